@@ -23,7 +23,7 @@ programs: $(VENV)/.demo
 	$(BIN)/tpc example $(ARGS)
 
 # Whole files, the longest first (`tests/support/longest_files.py`), with the longest told at the end. What has a command of
-# its own is here in part: two programs of Spark and a quarter of the core of the matrix a day, the core of the clusters.
+# its own is here in part: a program of Spark and a quarter of the core of the matrix a day, the core of the clusters.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
 

@@ -114,7 +114,7 @@ def run(
     ),
 ) -> None:
     """Your own pipeline or service under faults: killed, stopped, held, failed at its steps; its sinks are compared."""
-    with loading():
+    with loading("chaos"):
         from tpc.chaos.user.command import run_user_pipeline
 
     raise typer.Exit(

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from tpc.coordinator.kernel.log.objects import ObjectLog
     from tpc.coordinator.kernel.log.places import open_log
     from tpc.coordinator.kernel.log.sql import SqlLog
-    from tpc.coordinator.operations.supervision.job_process import await_end
+    from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
     from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
-    from tpc.coordinator.operations.supervision.supervisor import Stop, exit_code_for, supervise
+    from tpc.coordinator.operations.supervision.supervisor import Stop, supervise
     from tpc.coordinator.spark.pipeline import Pipeline
     from tpc.coordinator.spark.query import PipelineQuery
+    from tpc.coordinator.spark.sigterm import await_end
 
 __all__ = [
     "EngineSettings",
@@ -51,8 +52,8 @@ _MODULES = {
     "PipelineQuery": "spark.query",
     "SqlLog": "kernel.log.sql",
     "Stop": "operations.supervision.supervisor",
-    "await_end": "operations.supervision.job_process",
-    "exit_code_for": "operations.supervision.supervisor",
+    "await_end": "spark.sigterm",
+    "exit_code_for": "operations.supervision.exit_codes",
     "open_log": "kernel.log.places",
     "supervise": "operations.supervision.supervisor",
 }

@@ -49,7 +49,12 @@ socketserver.BaseServer.serve_forever.__defaults__ = (0.02,)
 # Each test has a pipeline of its own, whose producers nobody asks for after it: a hundred that wait cost half a core.
 producer_pool.IDLE_S = 5.0
 
-pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day", "tests.support.told_at_once"]
+pytest_plugins = [
+    "tests.support.longest_files",
+    "tests.support.drawn_by_day",
+    "tests.support.memory_disk",
+    "tests.support.told_at_once",
+]
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0

@@ -38,6 +38,11 @@ EXTRAS = {
     "tpc.coordinator.operations.page": ["ui"],
     "tpc.testing": ["testing"],
     "tpc.chaos": ["demo"],
+    "tpc.chaos.user": ["chaos"],
+    "tpc.chaos.running": ["chaos"],
+    "tpc.chaos.reports": ["chaos"],
+    "tpc.chaos.faults": ["chaos"],
+    "tpc.chaos.checkers": ["chaos"],
     "tpc.chaos.prove": ["dev"],
     "tpc.chaos.authoring": ["demo", "testing"],
 }
@@ -87,6 +92,14 @@ def test_every_requirement_has_a_lower_bound(extra: str | None) -> None:
     lines = DECLARED["dependencies"] if extra is None else extras()[extra]
     unbounded = {one.name for one in required(lines) if all(each.operator != ">=" for each in one.specifier)}
     assert unbounded - {"pandas-stubs", "types-psutil"} == set()
+
+
+def test_the_extra_for_faults_on_a_pipeline_of_ones_own_leaves_its_packages_as_they_are() -> None:
+    """With the demo's bounds a test would run on another Spark than production does."""
+    bounds = {one.name: str(one.specifier) for one in required(DECLARED["dependencies"])}
+    wanted = list(required(extras()["chaos"]))
+    assert {one.name for one in wanted} & bounds.keys() == set()
+    assert {one.name: str(one.specifier) for one in wanted if "<" in str(one.specifier)} == {}
 
 
 def test_what_runs_leave_in_a_clone_is_no_package() -> None:

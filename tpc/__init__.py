@@ -1,6 +1,8 @@
-"""Two-phase-commit sinks for PySpark Structured Streaming: many systems, one decision per epoch, exactly once.
+"""Two-phase commit across sinks, in a Spark query or a plain Python process: one decision per epoch, exactly once.
 
-`tpc.pipeline(...)` is where users begin; `tpc.sinks` holds the sinks, `tpc.coordinator` the log and the supervisor.
+Users begin with `tpc.pipeline(...)` on Spark or `tpc.service(...)` without it. `tpc.sinks` and `tpc.sources` hold what
+they write to and read from, `tpc.coordinator` the log and the supervisor.
+
 This package itself is the protocol: pure Python, standard library only. It loads the other layers when asked.
 """
 
@@ -15,18 +17,21 @@ from tpc.settings import Env, SecretFile, env, secret_file
 from tpc.transactional import Transactional, make_transactional
 
 if TYPE_CHECKING:
-    from tpc.coordinator.operations.monitoring.log_lines import JsonFormatter, json_logging
+    from tpc.coordinator.operations.monitoring.json_lines import JsonFormatter, json_logging
     from tpc.coordinator.operations.monitoring.positions import Positions, positions
-    from tpc.coordinator.service.epoch_trigger import seconds
+    from tpc.coordinator.operations.serve import Serve
+    from tpc.coordinator.service.epoch_trigger import EpochTrigger, seconds
     from tpc.coordinator.service.service import Service, service
     from tpc.coordinator.spark.pipeline import Pipeline, pipeline
 
 __all__ = [
     "Env",
+    "EpochTrigger",
     "JsonFormatter",
     "Pipeline",
     "Positions",
     "SecretFile",
+    "Serve",
     "Service",
     "TpcError",
     "Transactional",
@@ -42,17 +47,19 @@ __all__ = [
 ]
 
 _LAZY = {
-    "JsonFormatter": "operations.monitoring.log_lines",
+    "EpochTrigger": "service.epoch_trigger",
+    "JsonFormatter": "operations.monitoring.json_lines",
     "Pipeline": "spark.pipeline",
     "Positions": "operations.monitoring.positions",
+    "Serve": "operations.serve",
     "Service": "service.service",
-    "json_logging": "operations.monitoring.log_lines",
+    "json_logging": "operations.monitoring.json_lines",
     "pipeline": "spark.pipeline",
     "positions": "operations.monitoring.positions",
     "seconds": "service.epoch_trigger",
     "service": "service.service",
 }
-"""Name -> the module of `tpc.coordinator` in which it stands."""
+"""Name -> the module of `tpc.coordinator` that defines it."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""The pipelines that a fork comes from, as they stand in its log.
+"""The pipelines that a fork comes from, as its log records them.
 
-A fork goes on from an epoch of another pipeline's history with that one's state, in a new incarnation whose sinks are
-other targets: in the old ones the rows of the epochs that both run would be there twice (`tpc.consistency`).
+A fork goes on from an epoch of another pipeline, with the state of that epoch, as a new incarnation. Its sinks must
+have other targets: both pipelines run the epochs after the fork, so an old target would have their rows twice
+(`tpc.consistency`).
 """
 
 from __future__ import annotations

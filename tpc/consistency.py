@@ -1,9 +1,9 @@
 """Do log, sinks and checkpoint of a pipeline agree? Decided here from what was read of each. Plain data, no I/O.
 
-A log may be lost or damaged, a backup restored in one system, a checkpoint copied, a sink pointed elsewhere or left
-out. Each is distinguished from an ordinary start, and stops it before anything is changed. The sections stand in the
-order in which a start asks its questions (`tpc.coordinator.kernel.preflight`). Three questions have modules of their
-own: may the damaged end of the log be voided (`tpc.damaged_end`), and are the sources and the columns those on record
+A log may be lost or damaged. A backup may be restored in one system, a checkpoint copied, a sink pointed elsewhere or
+left out. Each of these differs from an ordinary start, and stops it before anything is changed. The sections are in the
+order in which a start checks them (`tpc.coordinator.kernel.preflight`). Three checks have modules of their own: may the
+damaged end of the log be voided (`tpc.damaged_log_end`), and are the sources and the columns those on record
 (`tpc.source_changes`, `tpc.schemas`)?
 """
 
@@ -20,8 +20,8 @@ from tpc.shards import shards_by
 from tpc.sink import GivenUp, InDoubt, Marker, Owner
 
 _BEHIND = (
-    "the sink was restored from a backup, or it failed over to a replica that had not got these epochs: bring it to a "
-    "moment at which it has them (or, if `tpc in-doubt` shows their branches prepared in it, commit these by hand) and "
+    "the sink was restored from a backup, or it failed over to a replica without these epochs: bring it to a "
+    "moment at which it has them (or, if `tpc in-doubt` lists their branches in it, commit these by hand) and "
     "restart, bring log and sinks back to one moment, or "
     f"{START_ANEW}."
 )
@@ -49,7 +49,7 @@ def check_pipeline(history: History, pipeline: PipelineId, where: str) -> None:
 
 
 def holds_epochs(history: History, sink: str) -> bool:
-    """Whether the target of a sink holds committed or decided epochs by the log, so that it was created before."""
+    """Whether the log says that the target of a sink holds committed or decided epochs, so that it must exist."""
     if history.pending is not None and history.pending.waits_for(sink):
         return True
     return sink in history.sinks and None not in allowed_epochs(history, sink)
@@ -58,7 +58,7 @@ def holds_epochs(history: History, sink: str) -> bool:
 def check_missing_targets(history: History, missing: Mapping[str, str | None]) -> None:
     """No target that holds epochs may be missing: a start would create it again, empty.
 
-    `missing` is what each of these sinks says is not there.
+    `missing` is what each of these sinks reports as missing; None: nothing.
     """
     for name, what in missing.items():
         if what is None:
@@ -80,7 +80,7 @@ def check_missing_targets(history: History, missing: Mapping[str, str | None]) -
 
 
 def _waiting(history: History, sink: str) -> int | None:
-    """The decided epoch that a sink has still to commit, and that no operator has resolved; None if there is none."""
+    """The decided epoch that a sink has still to commit and no operator has resolved; None if there is none."""
     pending = history.pending
     if pending is None or not pending.waits_for(sink) or history.resolution(pending.epoch, sink) is not None:
         return None
@@ -91,7 +91,7 @@ def _waiting(history: History, sink: str) -> int | None:
 
 
 def check_bound_sinks(history: History, identities: Mapping[str, str]) -> None:
-    """While an intent is pending, every sink that it names must be there and be the same system."""
+    """While an intent is pending, the pipeline must have every sink that it names, each as the same system."""
     pending = history.pending
     if pending is None:
         return
@@ -117,7 +117,7 @@ def check_bound_sinks(history: History, identities: Mapping[str, str]) -> None:
 
 
 def check_removed_sinks(history: History, identities: Mapping[str, str]) -> None:
-    """A sink of the last generation may be left out only when its removal is on record: nothing else sweeps it."""
+    """A sink of the last generation may be left out only if its removal is on record: nothing else sweeps it."""
     for name in sorted(history.sinks.keys() - identities.keys()):
         raise ConfigurationError(
             f"sink {name!r} is not part of the pipeline any more, and branches may be left behind in it",
@@ -125,7 +125,7 @@ def check_removed_sinks(history: History, identities: Mapping[str, str]) -> None
             sink=name,
             remedy=_if_renamed(history, name, history.sinks[name], identities)
             + f"with the old settings run `tpc remove MODULE:PIPELINE {name} --reason TEXT`, which sweeps it and "
-            "puts that on the record; for a system that is gone for good add --without-sweep.",
+            "records its removal; for a system that is gone for good add --without-sweep.",
         )
 
 
@@ -144,11 +144,11 @@ def taken_out(name: str) -> str:
 
 
 def _if_renamed(history: History, name: str, identity: str, identities: Mapping[str, str]) -> str:
-    """The remedy if the missing sink is in the pipeline under a new name: its branches and markers have the old one."""
+    """The remedy if the missing sink has a new name in the pipeline: its branches and markers have the old name."""
     new = sorted(repr(other) for other in identities.keys() - history.sinks.keys() if identities[other] == identity)
     if not new:
         return ""
-    return f"you renamed it? its old name was {name!r}: give it to {' or '.join(new)} again (same system). Otherwise "
+    return f"if you renamed it: give {' or '.join(new)} (same system) its old name {name!r} again. Otherwise "
 
 
 # Is an empty log a new one? -----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def check_empty_log(
     owners: Mapping[str, Owner | None],
     in_doubt: Mapping[str, list[InDoubt]],
 ) -> None:
-    """With an empty log no sink may report anything of this pipeline: a lost log is not an empty history."""
+    """With an empty log no sink may report anything of this pipeline: the log of a running pipeline was lost."""
     for name, marker in markers.items():
         if marker is not None:
             raise _lost_log(pipeline, name, f"reports epoch {marker.epoch} as committed")
@@ -171,7 +171,7 @@ def check_empty_log(
     for name, owner in owners.items():
         if owner is not None and (of := shards_by(owner)) is not None:
             raise HistoryMismatchError(
-                f"the sink knows shards of this service: it is cut into {of}",
+                f"the sink holds rows of shards of this service, which is divided into {of}",
                 pipeline=str(pipeline),
                 sink=name,
                 remedy=f"start its shards (tpc.service(..., shard=0, of={of}), and so on); to go on in one process, "
@@ -266,9 +266,9 @@ def check_markers_before_sweep(
 ) -> list[str]:
     """`markers` are of the sinks that are about to be swept: none may report less than the log says.
 
-    A sink that reports more belongs to a coordinator that has taken over: for that the log is read. A sink that reports
-    less may have lost the very marker that distinguishes a committed branch from one in doubt. Returns and raises as
-    `check_markers` does.
+    A sink that reports more was written to by a coordinator that has taken over; reading the log shows that. A sink
+    that reports less may have lost the marker that distinguishes a committed branch from one in doubt. Returns and
+    raises as `check_markers` does.
     """
     lower = {}
     for name, marker in markers.items():
@@ -279,25 +279,26 @@ def check_markers_before_sweep(
 
 
 def allowed_epochs(history: History, sink: str) -> set[int | None]:
-    """What a sink may report as its newest: what is complete, what is being committed, and what is unknown."""
+    """The epochs that a sink may report as its newest: complete, being committed, or of unknown outcome."""
     pending = history.pending
     expected = _expected(history, sink)
     allowed: set[int | None] = {expected}
-    # A branch of which the sink could not tell whether it is committed.
+    # The sink could not say whether a branch of this epoch is committed.
     unknown = (r.epoch for r in history.resolutions if r.sink == sink and GivenUp.NOT_KNOWN in r.ends)
     allowed |= {epoch for epoch in unknown if _newer(epoch, expected)}
     if pending is not None and pending.waits_for(sink):
         allowed.add(pending.epoch)
     if sink in history.removed and history.removed[sink].marker == expected:
-        allowed.add(None)  # it came back, and may point at another place
+        allowed.add(None)  # it was added again, and may have another target
     return allowed
 
 
 def since_generation(history: History, sink: str) -> int:
-    """What `Committer.newest_marker` of this sink needs no older markers than: its newest is never left out.
+    """The generation before which `Committer.newest_marker` of this sink may leave out markers.
 
-    The oldest generation that decided an epoch which the log still holds, so that a sink that has gone back reports to
-    which; 0 where the record of the sink's newest epoch is pruned, and which generation decided it is unknown.
+    It is the oldest generation that decided an epoch which the log still holds, so that a sink that has lost epochs
+    still reports its newest. It is 0 if the record of the sink's newest epoch is pruned: the generation that decided
+    that epoch is then unknown.
     """
     if _expected(history, sink) not in history.manifests:
         return 0
@@ -364,13 +365,14 @@ class Naming:
     epoch: int
     is_complete: bool
     is_given_up: bool
-    """By an operator, on the record. A branch that was committed before that stays committed, and is not."""
+    """By an operator, on the record. False for a branch that was committed before: it stays committed."""
 
 
 def naming_of(history: History, doubt: InDoubt) -> Naming | None:
-    """The newest epoch of the log that names the branch; None when none does that the log still holds.
+    """The newest epoch in the log that names the branch; None if none of those that the log still holds does.
 
-    Where the system does not tell the branch's epoch, it may be of an earlier one, or of none: names come again there.
+    If the system does not report the branch's epoch, the branch may be of an earlier epoch, or of none: such a system
+    uses names again.
     """
     epochs = sorted(history.manifests, reverse=True) if doubt.epoch is None else [doubt.epoch]
     for epoch in epochs:
@@ -387,15 +389,15 @@ def naming_of(history: History, doubt: InDoubt) -> Naming | None:
 
 
 def has_lost_its_commit(doubt: InDoubt, naming: Naming | None) -> bool:
-    """Whether the branch must be committed by hand. Only where the system tells the branch's epoch can that be said."""
+    """Whether the branch must be committed by hand. False if the system does not report the branch's epoch."""
     return naming is not None and naming.is_complete and not naming.is_given_up and doubt.epoch is not None
 
 
 def check_lost_commits(history: History, listed: Iterable[InDoubt]) -> None:
-    """No branch of a complete epoch may be the only copy of its rows. Raises `HistoryMismatchError` for one sink's.
+    """No branch of a complete epoch may be the only copy of its rows. Raises `HistoryMismatchError` for the first sink.
 
-    A backup was restored, or a replica promoted that had not got the commit, and an operator has committed by hand only
-    later epochs, so that the sink's marker agrees with the log. A sweep would abort the branch as left over.
+    That happens after a backup was restored, or a replica promoted without the commit, if an operator then has
+    committed only later epochs by hand: the sink's marker agrees with the log. A sweep would abort the branch.
     """
     lost: dict[str, list[InDoubt]] = {}
     for doubt in listed:
@@ -407,13 +409,13 @@ def check_lost_commits(history: History, listed: Iterable[InDoubt]) -> None:
         epochs = sorted({doubt.epoch for doubt in doubts if doubt.epoch is not None})
         raise HistoryMismatchError(
             f"the log says that epoch {', '.join(map(str, epochs))} is complete, and its commits are lost in the sink, "
-            f"which holds this of it prepared still: {', '.join(sorted(doubt.resource for doubt in doubts)[:5])}",
+            f"which still holds these branches prepared: {', '.join(sorted(doubt.resource for doubt in doubts)[:5])}",
             pipeline=str(history.pipeline),
             epoch=epochs[0],
             sink=sink,
-            remedy="commit by hand what `tpc in-doubt` tells to, the lowest epoch first (in PostgreSQL COMMIT "
-            "PREPARED), or bring the sink to a moment at which it has these epochs; then restart. They are the only "
-            "copy of their rows: roll one back only if these are not wanted.",
+            remedy="commit by hand the branches that `tpc in-doubt` lists as such, the lowest epoch first (in "
+            "PostgreSQL COMMIT PREPARED), or bring the sink to a moment at which it has these epochs; then restart. "
+            "They are the only copy of their rows: roll one back only if its rows are not wanted.",
         )
 
 
@@ -421,9 +423,9 @@ def check_lost_commits(history: History, listed: Iterable[InDoubt]) -> None:
 
 
 def knows_owner(history: History, sink: str, found: Owner | None) -> bool:
-    """Whether the owner entry found in a sink is of a generation of this log (or there is none).
+    """Whether the owner entry found in a sink is of a generation of this log; True if there is no entry.
 
-    In a sink that was removed once, it may be of a generation that the log has pruned since.
+    In a sink that was removed once, the entry may be of a generation that the log has pruned since.
     """
     if found is None or history.owners.get(found.generation) == found.nonce:
         return True

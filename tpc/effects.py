@@ -1,15 +1,15 @@
-"""What a coordinator asks of the world. Effects of one step are carried out in their order.
+"""What the state machine asks of the coordinator. The effects of one step are carried out in their order.
 
-The rules of order that make the protocol safe stand on the effects they bind:
+The rules of order that make the protocol safe:
 
 - `Commit` is asked for only after the `Stored` that answers an intent or repair `PutRecord` (or after a durable
   intent was read from the log and a generation record was stored).
 - `PutRecord` of a complete record is asked for only when every branch of the epoch is settled.
-- `AbortEpoch` is asked for only while no put of that epoch's intent was attempted, or when another's record was read in
-  the slot of that put.
+- `AbortEpoch` is asked for only while no put of that epoch's intent was attempted, or after the record of another
+  coordinator was read in the slot of that put.
 - `TakeOwnership` is asked for right after the `Stored` of a generation record, before any `Commit` or `Sweep`.
-- `Sweep` is asked for only when every sink has taken this coordinator for its owner, and while no pass runs.
-- `Return` is asked for only when the epoch is complete, so Spark's own commit is always behind the log.
+- `Sweep` is asked for only when every sink has this coordinator as its owner, and while no pass runs.
+- `Return` is asked for only when the epoch is complete, so what the runtime itself commits is always behind the log.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tpc.records import RecordKind
 class PutRecord:
     """Put a record into the next slot.
 
-    Answered by `Stored` or `Superseded`. An unknown put is repeated, the identical record each time, until the answer
-    is definite; what cannot be repeated is answered by `Failed`, and the process must end.
+    Answered by `Stored` or `Superseded`. A put with an unknown outcome is repeated, with the identical record, until
+    the answer is definite. If it cannot be repeated, the answer is `Failed`, and the process must end.
     """
 
     kind: RecordKind
@@ -36,7 +36,10 @@ class PutRecord:
 
 @dataclass(frozen=True)
 class TakeOwnership:
-    """Make sure that every sink knows this log, and let it know this term. Answered by `Owned` or `Failed`."""
+    """Check that every sink was last owned by this log, and make this generation its owner.
+
+    Answered by `Owned` or `Failed`.
+    """
 
     generation: int
 
@@ -45,14 +48,14 @@ class TakeOwnership:
 class Commit:
     """Commit these branches (by handle) of the decided epoch. Answered by `Answered`.
 
-    `attempt` counts from 0; the shell waits longer before a later one. `abandoned` branches are ended first: an
-    operator has given them up on the record.
+    `attempt` counts from 0; the coordinator waits longer before a later one, so that a system that is down is not
+    flooded. `given_up` branches are ended first: an operator has given them up on the record.
     """
 
     manifest: Manifest
     handles: frozenset[str]
     attempt: int = 0
-    abandoned: frozenset[str] = frozenset()
+    given_up: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class WriteEpoch:
 class ReplayEpoch:
     """Run the pass of a decided epoch for its state and digests, writing only the `lost` branches (by handle).
 
-    Answered by `Replayed` or `Failed`. `manifest` is None when it is pruned.
+    Answered by `Replayed` or `Failed`. `manifest` is None if it is pruned.
     """
 
     epoch: int
@@ -86,17 +89,18 @@ class ReplayEpoch:
 
 @dataclass(frozen=True)
 class Verify:
-    """A last look at the branches. Answered by `Verified` or `Failed`."""
+    """Check once more, right before the intent, that the branches are prepared. Answered by `Verified` or `Failed`."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class AbortEpoch:
-    """Undo what this generation prepared for an epoch and `spare` does not name.
+    """Undo what this generation prepared for an epoch, except the branches that `spare` names.
 
-    Answered by `Aborted`, or by `Superseded` when another leads. `fenced`: that is known, and nothing but the branches
-    of this very epoch and generation is undone, so that their locks do not hold up the current leader.
+    Answered by `Aborted`, or by `Superseded` if another coordinator has taken over. With `fenced` that is known
+    already: then only the branches of this epoch and generation are undone, so that their locks do not block the
+    current leader.
     """
 
     epoch: int
@@ -109,7 +113,7 @@ class AbortEpoch:
 class Release:
     """The epoch is complete: tell the sinks. Not answered.
 
-    `undone`: the branches (by handle) that were given up and are not committed; they are no winners.
+    `undone`: the branches (by handle) that were given up and are not committed; their sinks must not count them.
     """
 
     manifest: Manifest
@@ -125,7 +129,7 @@ class Warn:
 
 @dataclass(frozen=True)
 class Return:
-    """Let the batch function return to Spark. Not answered."""
+    """Give control back to the runtime, which goes on to the next epoch. Not answered."""
 
     epoch: int
 

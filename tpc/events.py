@@ -1,4 +1,4 @@
-"""What can happen to a coordinator. Each is evidence: something has happened, not: it was asked for."""
+"""What can happen to a coordinator. Each event is evidence that something has happened, not that it was asked for."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class Opened:
 
 @dataclass(frozen=True)
 class Stored:
-    """The record that was being put is durable, is this coordinator's, and nothing stands above it."""
+    """The record that was being put is durable, is this coordinator's, and is the last one in the log."""
 
 
 @dataclass(frozen=True)
 class Superseded:
-    """The slot belongs to somebody else, or the log goes on: this coordinator is fenced.
+    """Another process has put a record into the slot, or after it: this coordinator is fenced.
 
-    `taken`: another's whole record was read in the slot of a put, of which no answer was lost before. Then what was
-    being put is in no log, and never will be. `by_operator`: nobody leads, an operator has put a record on the record.
+    `taken`: the whole record of another process was read in the slot, and no answer to this put was lost before. Then
+    this coordinator's record is not in the log, and never will be. `by_operator`: an operator, and no other
+    coordinator, has put the record.
     """
 
     evidence: str = ""
@@ -39,27 +40,27 @@ class Superseded:
 
     @classmethod
     def by(cls, error: FencedError) -> Superseded:
-        """As the log, or a sink, has shown it."""
+        """From the error of the log or of a sink."""
         return cls(error.what, isinstance(error, SlotTakenError), bool(error.details.get("by_operator")))
 
 
 @dataclass(frozen=True)
 class Owned:
-    """Every sink knew an earlier term of this log, or none, and takes this one for its owner now."""
+    """Every sink had an earlier generation of this log as its owner, or none, and now has this one."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """Everything that no intent names and this coordinator may abort is aborted; `count` branches were."""
+    """All branches that no intent names and that this coordinator may abort are aborted: `count` of them."""
 
     count: int = 0
 
 
 @dataclass(frozen=True)
 class BatchStarted:
-    """Spark calls the batch function for `epoch`; its offsets were compared with the log.
+    """The runtime begins `epoch`; its source positions were compared with the log.
 
-    `manifest` is the epoch's decided one as the log holds it, None when it is undecided or pruned.
+    `manifest` is the epoch's manifest in the log; None if the epoch is undecided or its manifest is pruned.
     """
 
     epoch: int
@@ -75,24 +76,24 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Verified:
-    """Every branch that can expire was seen alive, with time left."""
+    """Every branch that can expire was found prepared, with time left."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """What was being done cannot be done; nothing was decided by it."""
+    """The step failed, and has decided nothing."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class Aborted:
-    """The undecided epoch is undone wherever it could be reached; the rest is for the sweep of the next start."""
+    """The undecided epoch is undone in every sink that answered; the next start sweeps the rest."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The sinks' answers to commits, by handle; and the outcome of the branches that were given up."""
+    """The sinks' answers to commits, by handle, and the outcome of the branches that were given up."""
 
     outcomes: Mapping[str, Outcome]
     given_up: Mapping[str, GivenUp] = field(default_factory=dict)
@@ -100,9 +101,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A decided epoch was run again: rows' digests per sink, and the branches written again for lost ones.
+    """A decided epoch was run again: the rows' digests by sink, and the branches that replace lost ones.
 
-    `digest_kind` is that of all these digests, as in `Manifest`.
+    `digest_kind` is the kind of all these digests, as in `Manifest`.
     """
 
     digests: Mapping[str, str]
@@ -112,12 +113,12 @@ class Replayed:
 
 @dataclass(frozen=True)
 class SweepDue:
-    """It is time to look for branches that tasks of dead or losing attempts left behind."""
+    """It is time to look for branches that dead or superseded task attempts have left prepared."""
 
 
 @dataclass(frozen=True)
 class RenewalDue:
-    """The generation record has grown old and holds up pruning: a new term begins."""
+    """The generation record is so old that the log cannot be pruned: a new generation begins."""
 
 
 Event: TypeAlias = (

@@ -1,6 +1,6 @@
-"""What `tpc doctor` finds: of one thing what was seen, what is needed, and what to do. Plain data.
+"""What `tpc doctor` finds: for each thing what was seen, what is needed, and what to do. Plain data.
 
-What a sink can tell of its server beside what its check refuses: limits that bite late, clocks that differ.
+A sink reports here what its check does not refuse: limits of its server that fail only later, clocks that differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 from tpc.sink import CheckContext
 
 CLOCKS_DIFFER_S = 5.0
-"""From here on a difference between two clocks is told."""
+"""A greater difference between two clocks is a warning."""
+_CLOCKS = "clocks of this machine and the server"
 
 
 class Level(str, Enum):
@@ -21,14 +22,14 @@ class Level(str, Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """A pipeline starts; something may become a nuisance."""
+    """A pipeline starts; this may cause trouble later."""
     PROBLEM = "problem"
     """A start is refused, or an epoch will fail."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`about` says of what; `needed` and `remedy` are empty where all is well and nothing is to say."""
+    """`about` names the thing; `needed` and `remedy` are empty if all is well."""
 
     level: Level
     about: str
@@ -37,27 +38,27 @@ class Finding:
     remedy: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, the level as its word."""
+        """The fields; the level as its value."""
         return {**asdict(self), "level": self.level.value}
 
 
 @runtime_checkable
 class Diagnosed(Protocol):
-    """What a `Committer` has besides, whose server has limits to look at."""
+    """What a `Committer` has in addition if its server has limits to check."""
 
     def findings(self, context: CheckContext) -> Sequence[Finding]:
-        """What its server shows, against what the pipeline needs. Only reads. Raises what `check` raises."""
+        """Compare the server's limits with what the pipeline needs. Only reads. Raises what `check` raises."""
 
 
 def clocks(theirs_s: float, asked_s: float, answered_s: float) -> Finding:
-    """A server's clock, in seconds since 1970, against the driver's before the question and after the answer.
+    """Compare a server's clock, in seconds since 1970, with this process's before the question and after the answer.
 
-    Nothing of a guarantee rests on a clock: ages that people read do, and the age at which an orphan may be aborted.
+    No guarantee depends on a clock. The ages that people read do, and the age at which an orphan may be aborted.
     """
     behind_s, ahead_s = asked_s - theirs_s, theirs_s - answered_s
     apart_s = max(behind_s, ahead_s, 0.0)
     seen = f"{apart_s:.1f} s apart" if apart_s else "they agree, within the time that the answer took"
     needed = f"at most {CLOCKS_DIFFER_S:g} s"
     if apart_s <= CLOCKS_DIFFER_S:
-        return Finding(Level.OK, "clocks of driver and server", seen, needed)
-    return Finding(Level.WARNING, "clocks of driver and server", seen, needed, "let both keep time by NTP.")
+        return Finding(Level.OK, _CLOCKS, seen, needed)
+    return Finding(Level.WARNING, _CLOCKS, seen, needed, "synchronize both machines by NTP.")

@@ -1,7 +1,7 @@
-"""How the records of a log become its history: a fold over them, in the order of their slots.
+"""Computes the history of a log from its records: a fold over them, in the order of their slots.
 
-A record that contradicts the ones before it raises and nothing is changed. Which bytes are a record is in
-`records.py`, what the result means in `history.py`.
+A record that contradicts the ones before it raises, and nothing is changed. `records.py` defines the bytes of a record,
+`history.py` what the result means.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tpc.source_records import inputs_from_json, with_ids
 
 
 def fold(records: Iterable[Record], damaged: Sequence[DamagedSlot] = ()) -> History:
-    """The history that `records`, in the order of their slots and from the floor on, tell.
+    """The history that results from `records`, given in the order of their slots and from the floor on.
 
-    `damaged` are the slots after the last record that hold no whole one. Raises `CorruptionError` when the records
-    contradict each other: a gap, a complete without its intent, an intent that skips an epoch or belongs to another
-    pipeline.
+    `damaged` are the slots after the last whole record that hold damaged ones. Raises `CorruptionError` if the records
+    contradict each other: a gap, a complete record without its intent, an intent that skips an epoch or belongs to
+    another pipeline.
     """
     history = History()
     for record in records:
@@ -40,10 +40,10 @@ def fold(records: Iterable[Record], damaged: Sequence[DamagedSlot] = ()) -> Hist
 
 
 def beginning(records: list[Record]) -> list[Record]:
-    """`records` from where they begin a log on: a generation record stands for all that lies below it.
+    """`records` without those that an interrupted pruning has left at the beginning.
 
-    So what an interrupted pruning has left below one is no part of the log, and a slot that is missing right below one
-    is no gap. Where no generation record stands above them, they are left as they are, for `fold` to refuse.
+    A generation record carries all that is needed of the records below it. So records below a gap that ends at a
+    generation record are not part of the log, and such a gap is not an error. Other gaps stay, for `fold` to refuse.
     """
     start = 0
     for index, record in enumerate(records):
@@ -119,7 +119,7 @@ def _owners(body: JSONObject) -> dict[int, str]:
 
 
 def _begun(history: History, body: JSONObject) -> History:
-    """The first record of a log whose earlier ones are pruned stands for them."""
+    """Take over what the first record carries of earlier records, which are pruned."""
     last_complete, pending = body["last_complete"], body["pending"]
     resolutions = tuple(Resolution.from_json(resolution) for resolution in body["resolutions"])
     history = replace(history, last_complete=last_complete, last_intent=last_complete, resolutions=resolutions)
@@ -138,7 +138,7 @@ def _intent(history: History, record: Record) -> History:
 
 
 def _owning(history: History, generation: int) -> History:
-    """A coordinator decides and completes only after every sink has taken it for the owner."""
+    """Note the owner: a coordinator decides and completes only after it owns every sink."""
     return replace(history, owning_generation=max(history.owning_generation, generation))
 
 

@@ -1,7 +1,7 @@
-"""What the records of a log mean together: who leads, what is decided, what is complete.
+"""What the records of a log mean together: the current generation, what is decided, what is complete.
 
-`History` is what `tpc.fold` makes of the records in the order of their slots. Reading it is the only way in which
-anybody, the coordinator at start as much as `tpc status`, learns the state of a pipeline.
+`tpc.fold` makes a `History` from the records in the order of their slots. It is the only source of the state of a
+pipeline, for a starting coordinator as for `tpc status`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tpc.sink import GivenUp
 from tpc.source_records import Inputs, inputs_to_json
 
 OWNERS_KEPT = 8
-"""How many terms before the last one that is known to own every sink are remembered as owners.
+"""How many generations are remembered as owners before the last one that is known to own every sink.
 
-A fenced coordinator may write its entry late where a sink cannot compare and set.
+In a sink that cannot compare and set, a fenced coordinator may still write its owner entry late.
 """
 
 
@@ -82,11 +82,11 @@ def with_ends(
 
 
 def given_up_in_words(ends: Mapping[GivenUp, int]) -> str:
-    """The outcome of given-up branches, for people."""
+    """The outcome of given-up branches, as a text for people."""
     words = {
         GivenUp.COMMITTED: "{} had been committed before and stay so",
         GivenUp.UNDONE: "{} are undone",
-        GivenUp.NOT_KNOWN: "of {} it is not known: look whether their rows are there",
+        GivenUp.NOT_KNOWN: "of {} the outcome is unknown: look whether their rows are there",
     }
     told = [words[end].format(ends[end]) for end in words if ends.get(end)]
     return f"of the branches that were given up {', '.join(told)}"
@@ -94,10 +94,10 @@ def given_up_in_words(ends: Mapping[GivenUp, int]) -> str:
 
 @dataclass(frozen=True)
 class Removal:
-    """A sink taken out of the pipeline: the epoch that its marker shows, and the terms that may have owned it last.
+    """A sink taken out of the pipeline: the epoch of its marker, and the generations that may have owned it last.
 
-    `after` is the last epoch that was decided with it. The terms are kept here for as long as the log: the sink may be
-    added again after any number of others.
+    `after` is the last epoch that was decided with it. The generations are kept as long as the log, since the sink may
+    be added again at any later generation.
     """
 
     marker: int | None
@@ -105,7 +105,7 @@ class Removal:
     after: int | None
 
     def to_json(self) -> JSONObject:
-        """What a removal record says of it, and each generation record after that."""
+        """The form in a removal record, and in each generation record after that."""
         owners = {str(generation): nonce for generation, nonce in self.owners.items()}
         return {"marker": self.marker, "owners": owners, "after": self.after}
 
@@ -127,7 +127,7 @@ class DamagedSlot:
 
 @dataclass(frozen=True)
 class History:
-    """The state of a pipeline as its log tells it. Epochs whose records are pruned are only in the numbers."""
+    """The state of a pipeline according to its log. Of epochs whose records are pruned only the numbers are left."""
 
     pipeline: PipelineId | None = None
     generation: int = 0
@@ -142,36 +142,36 @@ class History:
     sinks: Mapping[str, str] = field(default_factory=dict)
     markers: Mapping[str, int | None] = field(default_factory=dict)
     generation_slots: tuple[tuple[int, int | None], ...] = ()
-    """Slot of every generation record with the last complete epoch before it: where the log may be cut."""
+    """Slot of every generation record, with the last complete epoch before it: there the log may be cut."""
     owners: Mapping[int, str] = field(default_factory=dict)
-    """Generation -> nonce of its record, for every term that an owner entry in a sink may name."""
+    """Generation -> nonce of its record, for every generation that an owner entry in a sink may name."""
     owning_generation: int = 0
     """The newest generation that is known to own every sink: it decided or completed something."""
     damaged: tuple[DamagedSlot, ...] = ()
     """The end of the log that cannot be read; the next generation record voids it, or the start is refused."""
     voids: Mapping[int, str] = field(default_factory=dict)
-    """Damaged slots that a generation record has voided, with the digest of their bytes: they never were."""
+    """Damaged slots that a generation record has voided, with the digest of their bytes; they count as empty."""
     schemas: Mapping[str, Columns] = field(default_factory=dict)
     """Sink -> the columns that its rows must have: those of the last start, or what an operator has accepted."""
     inputs: Inputs | None = None
-    """What the last start has read, or what an operator has accepted; None where a log of before does not tell."""
+    """What the last start has read, or what an operator has accepted; None in a log of an older version."""
     removed: Mapping[str, Removal] = field(default_factory=dict)
     """Sinks taken out of the pipeline on the record."""
     moved_to: str | None = None
-    """Where the log went; nothing follows here."""
+    """The place that the log was moved to; no record follows here."""
     savepoint: str | None = None
-    """The id of the savepoint that it went into, if it did."""
+    """The id of the savepoint that it was moved into, if it was."""
     ancestors: tuple[Ancestor, ...] = ()
     """The pipelines that this one is a fork of, the nearest last."""
 
     @property
     def next_slot(self) -> int:
-        """Where the next record goes. A damaged slot is not written again."""
+        """The slot of the next record. A damaged slot is not written again."""
         return (self.damaged[-1].slot if self.damaged else self.last_slot) + 1
 
     @property
     def next_generation(self) -> int:
-        """The number of the next term. Every damaged record may have been a term of its own."""
+        """The number of the next generation. Every damaged record may have been a generation record."""
         return self.generation + 1 + len(self.damaged)
 
     @property
@@ -182,16 +182,16 @@ class History:
         return self.manifests[self.last_intent]
 
     def resolution(self, epoch: int, sink: str) -> Resolution | None:
-        """The last decision that gave up the branches of `sink` in `epoch`, which an accepted state does not."""
+        """The last decision that gave up the branches of `sink` in `epoch`; accepting a state gives up none."""
         decided = [r for r in self.resolutions if r.action is not Action.ACCEPT_STATE]
         found = [r for r in decided if (r.epoch, r.sink) == (epoch, sink)]
         return found[-1] if found else None
 
     def last_epoch_of(self, sink: str, *, before: int | None = None) -> int | None:
-        """The newest decided epoch (below `before`) of which `sink` shows a branch, or will when it is finished.
+        """The newest decided epoch (below `before`) of which `sink` has a committed branch, or will have.
 
-        This is what the sink's newest marker must show. None when the sink never had a branch. An epoch that was given
-        up counts if one of its branches was committed before that.
+        The sink's newest marker must be of this epoch. None if the sink never had a branch. An epoch that was given up
+        counts if one of its branches was committed before that.
         """
         for epoch in sorted(self.manifests, reverse=True):
             part = self.manifests[epoch].sinks.get(sink)
@@ -209,11 +209,11 @@ class History:
         return {g: nonce for g, nonce in self.owners.items() if g >= self.owning_generation - OWNERS_KEPT}
 
     def carried(self, sinks: Iterable[str], keep_epochs: int) -> JSONObject:
-        """What a generation record takes along from the records before it, which may be pruned then."""
+        """What a generation record carries of the records before it, so that they can be pruned."""
         before = None if self.pending is None else self.pending.epoch
         decided = {name for manifest in self.manifests.values() for name in manifest.sinks}
         names = sorted({*sinks, *self.markers, *decided})
-        floor = self.cut(keep_epochs)
+        floor = self.prune_floor(keep_epochs)
         voids = {**self.voids, **{damaged.slot: damaged.digest for damaged in self.damaged}}
         return {
             "floor": floor,
@@ -227,14 +227,14 @@ class History:
             "ancestors": [ancestor.to_json() for ancestor in self.ancestors],
         }
 
-    def cut(self, keep_epochs: int) -> int:
+    def prune_floor(self, keep_epochs: int) -> int:
         """The floor that keeps at least `keep_epochs` epochs: the slot of a generation record, or today's floor."""
         kept_from = -1 if self.last_complete is None else self.last_complete - keep_epochs
         slots = [slot for slot, complete in self.generation_slots if complete is not None and complete <= kept_from]
         return max([self.floor, *slots])
 
     def trimmed(self) -> History:
-        """This history without what lies below its floor, so that its size does not grow with the epochs."""
+        """This history without what is below its floor, so that its size does not grow with the epochs."""
         cuts = tuple(cut for cut in self.generation_slots if cut[0] >= self.floor)
         oldest = cuts[0][1] if cuts else None
         if oldest is None:

@@ -1,4 +1,4 @@
-"""The JSON that goes into records and committables: one canonical form, so that equal values are equal bytes."""
+"""The JSON of records and committables: one canonical form, so that equal values are equal bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The protocol: one table of transitions, `step(state, event) -> (state, effects)`.
 
 Pure: no I/O, no clock, no threads, no randomness. The same function runs in production, under the simulator and
-in the exhaustive explorer. An event that has no row for the state's phase raises and changes nothing. The rules
-of order among effects stand in `effects.py`.
+in the exhaustive explorer. An event that has no row for the state's phase raises and changes nothing. The rules of
+order among effects are in `effects.py`.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from tpc.sink import GivenUp, Verdict
 from tpc.states import MachineState, Phase
 
 CONTRADICTION_ATTEMPTS = 6
-"""How often a commit is sent before a contradiction, which time does not cure, is left to an operator."""
+"""How often a commit is sent before a contradiction is left to an operator; time alone does not resolve one."""
 
 Step: TypeAlias = "tuple[MachineState, tuple[MachineEffect, ...]]"
 
 
 def step(state: MachineState, event: Event) -> Step:
-    """The next state and what is to be done. Raises `StateMachineError` when `event` is illegal now."""
+    """The next state and the effects to carry out. Raises `StateMachineError` if `event` is illegal in this state."""
     transition = TRANSITIONS.get((state.phase, type(event)))
     if transition is None:
         raise StateMachineError(
@@ -110,7 +110,7 @@ def _unsettled(history: History) -> frozenset[str]:
 
 
 def _claim(state: MachineState) -> dict[str, Any]:
-    """What the machine knows of a generation record; the shell adds names and identities."""
+    """What the machine knows of a generation record; the coordinator adds names and identities."""
     return {
         "pipeline": state.pipeline.name,
         "incarnation": state.pipeline.incarnation,
@@ -130,7 +130,7 @@ def _owned(state: MachineState, _: Owned) -> Step:
         return _sweep(state)
     given_up = {r.sink for r in state.resolutions if r.epoch == state.pending.epoch}
     handles = (str(branch.committable.handle) for sink, branch in state.pending.branches() if sink in given_up)
-    return _finish(state, abandoned=frozenset(handles))
+    return _finish(state, given_up=frozenset(handles))
 
 
 def _sweep(state: MachineState) -> Step:
@@ -143,7 +143,7 @@ def _swept(state: MachineState, _: Swept) -> Step:
 
 def _renewed(state: MachineState, _: RenewalDue) -> Step:
     if state.pending is not None:
-        return state, ()  # it waits for a repair, which belongs to this term
+        return state, ()  # the epoch waits for a repair, which belongs to this generation
     state = replace(state, phase=Phase.CLAIMING, generation=state.generation + 1)
     return state, (PutRecord(RecordKind.GENERATION, _claim(state)),)
 
@@ -203,7 +203,7 @@ def _undo(state: MachineState, event: Failed) -> Step:
 
 
 def _undo_fenced(state: MachineState, event: Superseded) -> Step:
-    """No put of the epoch's intent was attempted: nobody can decide it, and its locks hold up the current leader."""
+    """Abort an epoch without an attempted put of its intent: it can never be decided, and its locks block others."""
     epoch = state.epoch
     assert epoch is not None
     state = replace(state, phase=Phase.ABORTING, proposed=None, failure=_overtaken(state, event))
@@ -211,7 +211,7 @@ def _undo_fenced(state: MachineState, event: Superseded) -> Step:
 
 
 def _not_decided(state: MachineState, event: Superseded) -> Step:
-    """Only another's record in the slot of the intent shows that it is in no log; else it may be decided already."""
+    """Abort only if another's record is in the slot of the intent: otherwise the epoch may be decided already."""
     return _undo_fenced(state, event) if event.taken else _fenced(state, event)
 
 
@@ -230,11 +230,11 @@ def _decided(state: MachineState, _: Stored) -> Step:
     return _finish(replace(state, pending=manifest, proposed=None, unsettled=handles, attempt=0))
 
 
-def _finish(state: MachineState, abandoned: frozenset[str] = frozenset()) -> Step:
+def _finish(state: MachineState, given_up: frozenset[str] = frozenset()) -> Step:
     assert state.pending is not None
-    if not state.unsettled and not abandoned:
+    if not state.unsettled and not given_up:
         return _complete(state)
-    effect = Commit(state.pending, state.unsettled, state.attempt, abandoned)
+    effect = Commit(state.pending, state.unsettled, state.attempt, given_up)
     return replace(state, phase=Phase.FINISHING, attempt=state.attempt + 1), (effect,)
 
 
@@ -258,7 +258,7 @@ def _answered(state: MachineState, event: Answered) -> Step:
     if state.refused:
         return _stopped(state, _parked(state))
     if state.lost:
-        # A replay repairs it: the one that Spark makes of this batch after a restart.
+        # A replay repairs it. During a start the runtime has yet to replay the epoch; in a run only a restart does.
         return _sweep(state) if state.epoch is None else _stopped(state, _repair_needed(state))
     return _complete(state)
 
@@ -266,13 +266,15 @@ def _answered(state: MachineState, event: Answered) -> Step:
 def _contradicted(state: MachineState, doubts: Mapping[str, str]) -> TpcError:
     assert state.pending is not None
     handle, evidence = min(doubts.items())
+    epoch, sink = state.pending.epoch, _sink_of(state.pending, handle)
     return UnknownOutcomeError(
         f"the outcome of {len(doubts)} decided branches is unknown: {evidence}",
         pipeline=str(state.pipeline),
-        epoch=state.pending.epoch,
-        sink=_sink_of(state.pending, handle),
+        epoch=epoch,
+        sink=sink,
         remedy="find out whether the rows are there (was the system restored from a backup?), then record a decision: "
-        "`tpc resolve CHECKPOINT --epoch N --sink S --accept-loss|--mark-committed --reason ...`.",
+        f"`tpc resolve CHECKPOINT --epoch {epoch} --sink {sink} --mark-committed --reason ...`, or with `--accept-loss "
+        "--although-not-refused` that they stay missing.",
     )
 
 
@@ -349,7 +351,7 @@ def _replayed(state: MachineState, event: Replayed) -> Step:
 
 
 def _difference(state: MachineState, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
-    """What it means that a replay's rows differ from the decided ones: an error, a warning, or nothing."""
+    """What follows from a replay's rows that differ from the decided ones: an error, a warning, or nothing."""
     if not comparable(manifest, event.digest_kind):
         return _other_digests(state, manifest, event)
     for sink, branch in manifest.branches():
@@ -360,23 +362,23 @@ def _difference(state: MachineState, manifest: Manifest, event: Replayed) -> Tpc
     differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
     if not differing or _is_accepted(state, manifest):
         return None
-    if manifest.barrier.stateful:
+    if manifest.epoch_input.stateful:
         return _other_rows(state, manifest, differing[0])
     return Warn(
         f"epoch {manifest.epoch}: a replay made other rows for {', '.join(differing)}; the query is not "
-        "deterministic. What was decided stands."
+        "deterministic. The decided rows are unchanged."
     )
 
 
 def _other_digests(state: MachineState, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
-    """A replay whose rows cannot be compared; a lost branch cannot be told from others then."""
+    """For a replay whose rows cannot be compared; without a comparison a lost branch cannot be identified."""
     lost = next((sink for sink, b in manifest.branches() if str(b.committable.handle) in state.lost), None)
     if lost is None and _is_accepted(state, manifest):
         return None
     error = not_comparable(manifest, event.digest_kind, lost=lost)
-    if lost is not None or manifest.barrier.stateful:
+    if lost is not None or manifest.epoch_input.stateful:
         return error
-    return Warn(f"epoch {manifest.epoch}: {error.what}. What was decided stands.")
+    return Warn(f"epoch {manifest.epoch}: {error.what}. The decided rows are unchanged.")
 
 
 def _is_accepted(state: MachineState, manifest: Manifest) -> bool:
@@ -393,14 +395,14 @@ def _other_rows(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
         pipeline=str(state.pipeline),
         epoch=manifest.epoch,
         sink=sink,
-        remedy="start once with the code and the tables of before, and change them after a stop (`stop()`, SIGTERM) "
+        remedy="start once with the old code and the old tables, and change them after a stop (`stop()`, SIGTERM) "
         "that has ended well. If they are the same, make the query deterministic; to go on with the state as it is: "
         f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --accept-state --reason ...`.",
     )
 
 
 def _other_lost_rows(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
-    """What was decided of a lost branch is nowhere any more but in what the query once made: no state is to accept."""
+    """The error if a replay did not make a lost branch again. Its rows exist nowhere else: no state can be accepted."""
     return DeterminismError(
         "the replay of a decided epoch made other rows for a lost branch than the ones decided: they were not written",
         pipeline=str(state.pipeline),
@@ -409,20 +411,21 @@ def _other_lost_rows(state: MachineState, manifest: Manifest, sink: str) -> TpcE
         remedy="start once with program, settings, sources and columns of targets as they were, if that makes the same "
         "rows; or write the missing rows by hand and record that: "
         f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --sink {sink} --mark-committed --reason ...`, or with "
-        "`--accept-loss` that they stay missing.",
+        "`--accept-loss --although-not-refused` that they stay missing.",
     )
 
 
 def _other_partitions(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
-    cut_by, count = manifest.counts.get("parallelism"), manifest.counts.get("partitions")
+    parallelism, count = manifest.counts.get("parallelism"), manifest.counts.get("partitions")
+    setting = "" if parallelism is None else f" (`--conf spark.default.parallelism={parallelism}`)"
     return DeterminismError(
-        "the replay of a decided epoch made the same rows in other partitions: those of a lost branch cannot be told "
-        f"from those that are there (then: {count} partitions, by a parallelism of {cut_by})",
+        "the replay of a decided epoch made the same rows in other partitions: the rows of a lost branch cannot be "
+        f"distinguished from committed ones (decided with {count} partitions, by a parallelism of {parallelism})",
         pipeline=str(state.pipeline),
         epoch=manifest.epoch,
         sink=sink,
-        remedy=f"start once with what cut the rows then: `--conf spark.default.parallelism={cut_by}` in place of other "
-        "cores, the source's settings and files as they were; or write the missing rows by hand and record that: "
+        remedy=f"start once with the old parallelism{setting} and "
+        "with the source's settings and files as they were; or write the missing rows by hand and record that: "
         f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --sink {sink} --mark-committed --reason ...`.",
     )
 

@@ -1,7 +1,7 @@
-"""The epoch's snapshot: what was read, which state it rests on, and every branch that must be committed.
+"""The manifest of an epoch: what was read, the state it is based on, and every branch that must be committed.
 
-A manifest is made once, by the coordinator, after every branch is prepared; put into the log it is the intent.
-It holds names and numbers only: no DSN, URI or credential. Its size is linear in the number of branches.
+The coordinator makes a manifest once, after every branch is prepared. Put into the log, it is the intent. It holds
+names and numbers only: no DSN, URI or credential. Its size is linear in the number of branches.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Branch:
 class SinkPart:
     """What one sink takes in one epoch.
 
-    `rows` and `digest` are of the rows routed to the sink, before any merge. `previous_epoch` is the last epoch
-    before this one in which the sink had branches: what its newest marker must show until this one is committed.
-    `position_before` is what its branches had said by then of where it stands (`tpc.changelog.POSITION`); None where
-    they say nothing, or it is not known: it is in every epoch, since those that said it may be pruned.
+    `rows` and `digest` are of the rows routed to the sink, before any merge. `previous_epoch` is the last epoch before
+    this one in which the sink had branches; its newest marker must be of that epoch until this one is committed.
+    `position_before` is the position that earlier branches recorded (`tpc.changelog.POSITION`); None if they record
+    none, or if it is unknown. Every epoch holds it, since the epochs that recorded it may be pruned.
     """
 
     kind: str
@@ -72,11 +72,12 @@ class SinkPart:
 
 
 @dataclass(frozen=True)
-class Barrier:
-    """The cut of an epoch through sources and state: the exact bytes of Spark's `offsets/N`, and what it rests on.
+class EpochInput:
+    """The cut of an epoch through sources and state, in the runtime's own form, and the state it is based on.
 
-    `start` and `end` are the sources' offsets as Spark writes them, one JSON text per source. `base_commit` is the
-    SHA-256 of Spark's `commits/N-1` (which names the state stores' versions), None for the first epoch.
+    `offsets_file` is the runtime's record of the cut, byte for byte (of Spark the file `offsets/N`). `start` and `end`
+    are the positions of the sources, one JSON text per source. `base_commit` is the SHA-256 of the runtime's own commit
+    of the epoch before, which names the versions of its state; None for the first epoch, or if it has no such commit.
     """
 
     offsets_file: str
@@ -96,7 +97,7 @@ class Barrier:
         }
 
     @classmethod
-    def from_json(cls, value: JSONObject) -> Barrier:
+    def from_json(cls, value: JSONObject) -> EpochInput:
         """The inverse of `to_json`."""
         return cls(
             value["offsets_file"],
@@ -109,16 +110,16 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that is decided when epoch `epoch` is decided. `counts` are rows read, unrouted, late and so on.
+    """Everything that is decided with epoch `epoch`. `counts` are rows read, unrouted, late and so on.
 
-    `digest_kind` says what has computed the digests; None where it is not known (`tpc.digests`). `source_ids` are the
-    ids, by the number of the source, of what the epoch is the first to read (`tpc.source_records`).
+    `digest_kind` says what computed the digests; None if that is unknown (`tpc.digests`). `source_ids` are the ids, by
+    the number of the source, of what this epoch is the first to read (`tpc.source_records`).
     """
 
     pipeline: PipelineId
     generation: int
     epoch: int
-    barrier: Barrier
+    epoch_input: EpochInput
     sinks: Mapping[str, SinkPart]
     counts: Mapping[str, int] = field(default_factory=dict)
     digest_kind: str | None = None
@@ -159,7 +160,7 @@ class Manifest:
             "incarnation": self.pipeline.incarnation,
             "generation": self.generation,
             "epoch": self.epoch,
-            "barrier": self.barrier.to_json(),
+            "barrier": self.epoch_input.to_json(),
             "sinks": {name: part.to_json() for name, part in self.sinks.items()},
             "counts": dict(self.counts),
             **kind,
@@ -173,7 +174,7 @@ class Manifest:
             PipelineId(value["pipeline"], value["incarnation"]),
             value["generation"],
             value["epoch"],
-            Barrier.from_json(value["barrier"]),
+            EpochInput.from_json(value["barrier"]),
             {name: SinkPart.from_json(part) for name, part in value["sinks"].items()},
             value["counts"],
             value.get("digest_kind"),

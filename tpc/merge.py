@@ -22,8 +22,8 @@ class MergeHow(str, Enum):
 REQUIRED = "required"
 """In a sink's hint (`tpc.sink.Committer.hint`): the columns in which its target takes no NULL.
 
-Rows of a merge with a NULL there are refused before those of a key are reduced to one. Otherwise a NULL would be
-refused or not, by whether another row of its key comes in the same epoch.
+Rows of a merge with a NULL there are refused before the rows of a key are reduced to one. Otherwise another row of the
+same key and epoch would decide whether a NULL is refused.
 """
 
 _LAST = (MergeHow.REPLACE, MergeHow.MAX)
@@ -32,17 +32,17 @@ _FIRST = (MergeHow.KEEP, MergeHow.MIN)
 
 @dataclass(frozen=True)
 class TargetOrder:
-    """What of the target's order and equality Arrow shares, so that rows can be reduced before they reach it.
+    """How far the target's order and equality agree with Arrow's, so that rows can be reduced before they reach it.
 
-    The writer of a sink with one finishes the reduction, in the target's own order: it gets several rows of one key,
-    next to each other, where Arrow cannot decide between them (texts that the target compares otherwise, rows of equal
-    order). NULL in them counts for nothing to 'add', 'min' and 'max'. Numbers, dates, times, booleans and bytes are
-    taken to be in Arrow's order; a negative zero in a key, an order, a minimum or a maximum is made zero.
+    The writer of a sink with a target order finishes the reduction, in the target's own order. Where Arrow cannot
+    decide between rows of one key (texts that the target compares differently, rows of equal order), the writer gets
+    several of them, next to each other. 'add', 'min' and 'max' ignore NULL in them. Numbers, dates, times, booleans and
+    bytes are taken to be in Arrow's order. A negative zero in a key, an order, a minimum or a maximum becomes zero.
 
     Args:
         text_by_bytes: whether texts are compared by their UTF-8 bytes.
-        takes_nan: whether NaN may be ordered: it is then the greatest number. If not it is refused.
-        wide_sums: whether a sum that does not fit 64 bits may come, as a decimal: the whole may fit all the same.
+        takes_nan: whether NaN may be ordered: it is then the greatest number. Otherwise it is refused.
+        wide_sums: whether a partial sum that does not fit 64 bits is passed on as a decimal: the total may still fit.
     """
 
     text_by_bytes: bool
@@ -52,16 +52,17 @@ class TargetOrder:
 
 @dataclass(frozen=True)
 class MergePlan:
-    """A keyed merge: `key` columns, and for every other column what happens when the key is there.
+    """A keyed merge: `key` columns, and for every other column what happens if the key is there.
 
-    The rows of an epoch are reduced by key before they reach the writer (one key, one branch, one operation
-    per epoch), so a writer of a sink with a merge plan gets each key once, never NULL; with `target` it may get some
-    of them several times (`TargetOrder`).
+    The rows of an epoch are reduced by key before they reach the writer (one key, one branch, one operation per epoch).
+    So a writer of a sink with a merge plan gets each key once, never NULL; with `target` it may get some keys several
+    times (`TargetOrder`).
 
-    `replace` takes the whole row with the greatest `order_by`, which it needs; `keep` the whole row with the smallest,
-    if there is an order that is not the newest row's, beside 'replace' or as 'max'. Both take NULLs as they are. A row
-    without an order comes last to both. `add`, `min` and `max` pass over NULLs. The order column is only written when
-    it is in `columns` too. `every` stands for all columns that are neither key nor listed; `completed` lists them.
+    `replace` takes the whole row with the greatest `order_by`, which it needs. `keep` takes the whole row with the
+    smallest one. Beside 'replace', or if the order column is merged with 'max', the order is that of the newest row,
+    and `keep` has none: then, as without `order_by`, it takes the stored row. Both take NULLs as they are. A row
+    without an order ranks last for both. `add`, `min` and `max` ignore NULLs. The order column is written only if it
+    is in `columns` too. `every` applies to all columns that are neither key nor listed; `completed` lists them.
     """
 
     key: tuple[str, ...]
@@ -94,12 +95,12 @@ class MergePlan:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The columns of the newest row, the order's own among them if it is written. Of a completed plan."""
+        """The columns that the newest row gives, with the order column if it is written. For a completed plan."""
         return self._of_row(MergeHow.REPLACE, MergeHow.MAX)
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The columns of the first row, the order's own among them if it orders them in the target too."""
+        """The columns that the first row gives, with the order column if the target holds the first row's order."""
         return self._of_row(MergeHow.KEEP, MergeHow.MIN)
 
     def _of_row(self, word: MergeHow, of_order: MergeHow) -> tuple[str, ...]:
@@ -110,11 +111,11 @@ class MergePlan:
 
     @property
     def order_is_stored(self) -> bool:
-        """Whether the target holds the order of the row that it has taken: no later epoch can then undo the order."""
+        """Whether the target holds the order of the row that it took, so that later epochs are compared with it."""
         return self.order_by in self.replaced or self.order_by in self.kept
 
     def completed(self, names: Sequence[str]) -> MergePlan:
-        """The plan for rows with these columns, every column listed that `every` stood for."""
+        """The plan for rows with these columns, with every column listed to which `every` applies."""
         if self.every is None:
             return self
         rest = {name: self.every for name in names if name not in self.key and name not in self.columns}
@@ -124,9 +125,9 @@ class MergePlan:
 def merge_plan(
     key: Sequence[str], merge: Mapping[str, str] | str, order_by: str | None, target: TargetOrder | None = None
 ) -> MergePlan:
-    """The plan as users say it: one word for all columns that are not key, or a word by column.
+    """The plan as users write it: one word for all columns outside the key, or a word by column.
 
-    Raises `ConfigurationError` for a word that is not known and for what contradicts itself.
+    Raises `ConfigurationError` for an unknown word and for a plan that contradicts itself.
     """
     if isinstance(merge, str):
         return MergePlan(tuple(key), {}, order_by, every=_how(merge), target=target)
@@ -138,5 +139,5 @@ def _how(word: str) -> MergeHow:
         return MergeHow(word)
     except ValueError:
         raise ConfigurationError(
-            f"merge {word!r} is not known", remedy=f"use one of {', '.join(how.value for how in MergeHow)}."
+            f"unknown merge {word!r}", remedy=f"use one of {', '.join(how.value for how in MergeHow)}."
         ) from None

@@ -1,9 +1,9 @@
-"""The records of the log: what kinds there are, and their bytes.
+"""The records of the log: their kinds and their bytes.
 
 One record is one slot. Its bytes are canonical JSON of an envelope (format version, slot, kind, nonce, body, and the
-SHA-256 of the bytes in the slot before) and the SHA-256 over it. So a torn or damaged record is told from a whole one,
-a record that came back from an unknown put is recognised by its nonce, and records of two logs never make one: they are
-a chain. What the records mean together is in `history.py`.
+SHA-256 of the bytes in the slot before) and the SHA-256 over it. The checksum detects a torn or damaged record. The
+nonce identifies a record whose put had an unknown outcome. The chain of hashes detects a log that was mixed from two
+logs. What the records mean together is in `history.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class RecordKind(str, Enum):
     """What a record decides."""
 
     GENERATION = "generation"
-    """A coordinator's term begins: {pipeline, incarnation, generation, sinks, pending, query_id}, and what it takes
-    along from older records (`History.carried`). The first of a fork has `ancestors` (`tpc.ancestors`)."""
+    """A coordinator's generation begins: {pipeline, incarnation, generation, sinks, pending, query_id}, and what it
+    carries of older records (`History.carried`). The first of a fork has `ancestors` (`tpc.ancestors`)."""
     INTENT = "intent"
     """An epoch is decided: the manifest."""
     REPAIR = "repair"
     """Lost branches are replaced: {epoch, generation, replacements: {old handle: branch}}."""
     COMPLETE = "complete"
-    """Every branch of an epoch is committed, or ended: {epoch, generation, floor, seconds, given_up: {handle: end}}."""
+    """An epoch's branches are committed or given up: {epoch, generation, floor, seconds, given_up: {handle: end}}."""
     RESOLUTION = "resolution"
     """An operator's decision: {epoch, sink, action, reason, operator, ends}."""
     REMOVAL = "removal"
@@ -38,16 +38,16 @@ class RecordKind(str, Enum):
     """A sink's rows may have other columns: {sink, columns, reason, operator}; columns null: any at the next start. Or
     the pipeline may read other sources: {sources, reason, operator} (`tpc.source_records`)."""
     MOVED = "moved"
-    """The log goes on at another place, this is its last record here: {to}; with `savepoint`, that one's id."""
+    """The log goes on at another place, and this is its last record here: {to}; `savepoint`: the id of a savepoint."""
 
 
 OF_OPERATORS = frozenset({RecordKind.RESOLUTION, RecordKind.REMOVAL, RecordKind.ACCEPTANCE})
-"""Put by commands, not by a coordinator that leads."""
+"""The kinds that commands of operators put, and not a running coordinator."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One slot of the log. `nonce` tells two otherwise equal records of two writers apart.
+    """One slot of the log. `nonce` distinguishes two otherwise equal records of two writers.
 
     `after` is the SHA-256, in hexadecimal, of the bytes in the slot before; empty in the first record of a log.
     """
@@ -81,14 +81,14 @@ def digest(data: bytes) -> str:
 
 
 class DamagedRecordError(CorruptionError):
-    """The bytes in a slot are not those of a record (torn, flipped, zeros)."""
+    """The bytes in a slot are not a record (torn, flipped, zeros)."""
 
 
 def decode(data: bytes, slot: int) -> Record:
-    """The inverse of `Record.encode`, of exactly its bytes: the next record is chained to them.
+    """The inverse of `Record.encode`. Accepts exactly its bytes, since the next record holds their hash.
 
-    Raises `DamagedRecordError` when the bytes are no whole record, `LogFormatError` when they are whole and of another
-    format, and `CorruptionError` when they were written for another slot.
+    Raises `DamagedRecordError` if the bytes are not a whole record, `LogFormatError` if they are whole and of another
+    format, and `CorruptionError` if they were written for another slot.
     """
     try:
         envelope = parse(data)
@@ -105,8 +105,8 @@ def decode(data: bytes, slot: int) -> Record:
     if envelope["slot"] != slot:
         raise CorruptionError(
             f"slot {slot} of the log holds the record of slot {envelope['slot']}",
-            remedy="a file was renamed or copied by hand: put the log's files back as they were.",
+            remedy="a file was renamed or copied by hand: restore the log's files as they were.",
         )
     if envelope["kind"] not in [kind.value for kind in RecordKind]:
-        raise LogFormatError(f"slot {slot} of the log holds a kind of record that is not known: {envelope['kind']}")
+        raise LogFormatError(f"slot {slot} of the log holds a record of an unknown kind: {envelope['kind']}")
     return Record(slot, RecordKind(envelope["kind"]), envelope["nonce"], envelope["body"], envelope["after"])

@@ -1,7 +1,7 @@
-"""Have a sink's rows the columns that they had when the pipeline was last started? Asked at start, of plain data.
+"""Do a sink's rows have the columns of the pipeline's last start? Checked at start, of plain data.
 
-A table says so by itself; a topic of JSON or a directory of Parquet takes rows of other types beside the old ones. What
-the types are called is the business of who asks; here names and types are compared as texts, in their order.
+A table refuses other columns by itself; a topic of JSON or a directory of Parquet accepts them beside the old ones.
+Names and types are compared as texts, in their order; the caller chooses the names of the types.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Columns: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 def columns_from_json(value: Iterable[Any]) -> Columns:
-    """What is in a record, as it was before."""
+    """The columns in a record, as `Columns`."""
     return tuple((name, kind) for name, kind in value)
 
 
 def check_schemas(recorded: Mapping[str, Columns], wanted: Mapping[str, Columns], pipeline: str) -> None:
-    """Every sink's columns must be those on record; a sink of which none are on record may have any.
+    """Every sink's columns must be those on record; a sink without recorded columns may have any.
 
     Raises `SchemaChangedError`.
     """
@@ -38,7 +38,7 @@ def check_schemas(recorded: Mapping[str, Columns], wanted: Mapping[str, Columns]
 
 
 def changes(before: Columns, after: Columns) -> str:
-    """The state of which column."""
+    """The differences between two lists of columns, as a text."""
     old, new = dict(before), dict(after)
     told = [f"{name!r} was {kind} and is {new[name]}" for name, kind in before if new.get(name, kind) != kind]
     told += [f"{name!r} ({kind}) is gone" for name, kind in before if name not in new]

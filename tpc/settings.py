@@ -1,7 +1,7 @@
-"""Settings that each process reads where they are kept: in its environment, or in a file of its machine.
+"""Settings that each process reads itself: from its environment, or from a file of its machine.
 
-`tpc.env("PG_DSN")` and `tpc.secret_file("/run/secrets/pg")` stand for a value without holding it, so that no secret is
-pickled, logged or stored. Sinks take `str | Elsewhere` for every address that may carry a credential.
+`tpc.env("PG_DSN")` and `tpc.secret_file("/run/secrets/pg")` refer to a value without holding it, so that no secret is
+pickled, logged or stored. Sinks take `str | Elsewhere` for every address that may contain a credential.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tpc.errors import ConfigurationError
 
 
 class Elsewhere(ABC):
-    """A value that is kept elsewhere. What is shown, compared and pickled is where."""
+    """A value that is kept elsewhere. Only its place is shown, compared and pickled."""
 
     @abstractmethod
     def read(self) -> str:
-        """The value, as this process finds it. Raises `ConfigurationError` when it cannot be had."""
+        """The value that this process reads. Raises `ConfigurationError` if it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Env(Elsewhere):
         if value is None:
             raise ConfigurationError(
                 f"environment variable {self.variable} is not set in process {os.getpid()}",
-                remedy=f"export it for the driver and for the executors (spark.executorEnv.{self.variable}, which "
-                "Spark logs unless spark.redaction.regex covers it), or keep the value in a file: tpc.secret_file().",
+                remedy="export it where every process of the pipeline starts, or keep the value in a file: "
+                "tpc.secret_file().",
             )
         return value
 
@@ -53,18 +53,18 @@ class SecretFile(Elsewhere):
         if not Path(self.path).is_absolute():
             raise ConfigurationError(
                 f"the path of a secret file must be absolute, not {self.path!r}",
-                remedy="executors run in other directories: name it from the root, as in /run/secrets/pg.",
+                remedy="worker processes run in other directories: use an absolute path, as in /run/secrets/pg.",
             )
 
     def read(self) -> str:
-        """See `Elsewhere.read`. The file's content, without the line's end that editors put there."""
+        """See `Elsewhere.read`. The file's content without the line break that editors append."""
         try:
             value = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigurationError(
                 f"the secret file {self.path} cannot be read in process {os.getpid()}: {why}",
-                remedy="put it there on the driver's machine and on every executor's, readable for Spark's user.",
+                remedy="put it there on every machine of the pipeline, readable for the user that runs its processes.",
             ) from None
         if not value:
             raise ConfigurationError(f"the secret file {self.path} is empty", remedy="put the value into it.")
@@ -85,5 +85,5 @@ def secret_file(path: str) -> SecretFile:
 
 
 def resolve(setting: str | Elsewhere) -> str:
-    """The value of a setting. Raises `ConfigurationError` when it cannot be had in this process."""
+    """The value of a setting. Raises `ConfigurationError` if this process cannot read it."""
     return setting if isinstance(setting, str) else setting.read()

@@ -1,4 +1,4 @@
-"""Shards of a service: which partitions each of several processes reads, and what each is called. Plain data."""
+"""Shards of a service: which partitions each of several processes reads, and the name of each. Plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NONCE = "shards-of-{}"
 
 @dataclass(frozen=True, order=True)
 class Shard:
-    """Number `number`, from 0 on, of `of` processes that share the partitions of their topics."""
+    """Number `number`, counted from 0, of `of` processes that share the partitions of their topics."""
 
     number: int
     of: int
@@ -27,11 +27,11 @@ class Shard:
             )
 
     def takes(self, partition: int) -> bool:
-        """Whether it reads partition number `partition`: the same rule for every topic, so that equal keys meet."""
+        """Whether it reads this partition. The rule is the same for every topic, so that one shard gets equal keys."""
         return partition % self.of == self.number
 
     def name(self, service: str) -> str:
-        """The pipeline's name of this shard: its own in every system."""
+        """The pipeline name of this shard, which is its own in every system."""
         return f"{service}-{self.number}-of-{self.of}"
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Shard:
 
 
 def shard_named(pipeline: str) -> tuple[str, Shard] | None:
-    """The service and the shard whose pipeline has this name; None where it is no shard's."""
+    """The service and the shard with this pipeline name; None if it is not the name of a shard."""
     found = _NAME.fullmatch(pipeline)
     if found is None or not int(found[2]) < int(found[3]):
         return None
@@ -47,26 +47,26 @@ def shard_named(pipeline: str) -> tuple[str, Shard] | None:
 
 
 def not_a_shard_s(name: str) -> str:
-    """Return `name` if it can be that of a pipeline, or of a service without shards. Raises `ConfigurationError`.
+    """Return `name` unless it is the name of a shard; then raise `ConfigurationError`.
 
-    Under a shard's name, on its log, one without shards would go on where the shard stood and begin the others'
-    partitions anew.
+    A service without shards under a shard's name and on its log would continue the shard's partitions, and read the
+    other partitions again from their beginning.
     """
     if (found := shard_named(name)) is None:
         return name
     service, shard = found
     raise ConfigurationError(
         f"the name {name!r} is that of shard {shard} of a service {service!r}",
-        remedy=f"start that shard by tpc.service({service!r}, shard={shard.number}, of={shard.of}, ...), its directory "
-        "being the one that holds the shards' folders; for anything else choose a name that does not end like this.",
+        remedy=f"start that shard by tpc.service({service!r}, shard={shard.number}, of={shard.of}, ...), with the "
+        "directory that holds the shards' folders; for anything else choose a name that does not end like this.",
     )
 
 
 def owner_of_all(of: int, since: float) -> Owner:
-    """The owner entry of the service itself, which has no log: into how many shards it is cut. All of them put it."""
+    """The owner entry of the service itself, which has no log: the number of its shards. Every shard puts it."""
     return Owner(of, _NONCE.format(of), since)
 
 
 def shards_by(owner: Owner) -> int | None:
-    """Into how many shards the service is cut by this entry; None where it is that of one without shards."""
+    """The number of shards in this owner entry; None if it is the entry of a service without shards."""
     return owner.generation if owner.nonce == _NONCE.format(owner.generation) else None

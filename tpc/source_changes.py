@@ -1,8 +1,9 @@
 """Does a pipeline read what it has read before? Asked at start, of plain data, before anything is changed.
 
-A Spark checkpoint knows a source by its number in the plan: with two writes exchanged, each source would go on at the
-position of the other one. So the writes of a program are first brought into the order on record (`recorded_order`), by
-their names, else by what they read and feed; what differs then is a change, and is refused (`check_inputs`).
+A runtime finds the position of a source by its number in the plan (Spark) or by its name (a service). With numbers, two
+writes that change places would each go on at the position of the other. So the writes of a program are first brought
+into the order on record (`recorded_order`): by their names, else by what they read and feed. Any difference that is
+left is a change, and is refused (`check_inputs`).
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _AS_THEY_WERE = (
 
 
 def recorded_order(recorded: Inputs, wanted: Inputs, pipeline: str, *, stateful: bool) -> list[int]:
-    """In which order `wanted` is to be planned, as numbers of it, so that each stands where `recorded` has it.
+    """The order in which `wanted` is to be planned, as indexes into it, so that each has its place in `recorded`.
 
-    What differs is in the place that is left, for `check_inputs` to refuse. Raises `ConfigurationError` where two
-    cannot be distinguished. Another number of inputs stays in its own order.
+    An input that differs gets a place that is left, and `check_inputs` refuses it. Raises `ConfigurationError` if two
+    inputs cannot be distinguished. With another number of inputs their own order stays.
     """
     if len(recorded) != len(wanted):
         return list(range(len(wanted)))
     pairs = _Pairs(recorded, wanted)
     pairs.take(lambda old, new: bool(old.name) and old.name == new.name)
     _pair_groups(pairs, _read_and_feed_alike, wanted, pipeline, stateful=stateful)
-    pairs.pair_unique(_read_alike_and_share_sinks)  # such as those that were each given one more sink
+    pairs.pair_unique(_read_alike_and_share_sinks)  # for instance inputs that were each given one more sink
     _pair_groups(pairs, InputRecord.is_like, wanted, pipeline, stateful=stateful)
     pairs.take(lambda old, new: set(old.sinks) == set(new.sinks))
     pairs.take(lambda old, new: True)
@@ -46,7 +47,7 @@ def recorded_order(recorded: Inputs, wanted: Inputs, pipeline: str, *, stateful:
 
 
 def _pair_groups(pairs: _Pairs, is_same: _IsSame, wanted: Inputs, pipeline: str, *, stateful: bool) -> None:
-    """Pair those that are the same. Raises `ConfigurationError` where there are several, and which is which matters."""
+    """Pair those that are the same. Raises `ConfigurationError` if there are several and exchanging them matters."""
     while (group := pairs.group(is_same)) is not None:
         olds, news = group
         if max(len(olds), len(news)) > 1 and not _share_positions([wanted[n] for n in news], stateful=stateful):
@@ -63,13 +64,13 @@ def _read_alike_and_share_sinks(one: InputRecord, other: InputRecord) -> bool:
 
 
 def _share_positions(inputs: Sequence[InputRecord], *, stateful: bool) -> bool:
-    """Whether nothing is lost if they change places: they read one DataFrame, and no state goes with them."""
+    """Whether these inputs may change places: they read one DataFrame, and have no state."""
     readers = [[source.reader for source in each.sources] for each in inputs]
     return not stateful and all(each == readers[0] for each in readers)
 
 
 class _Pairs:
-    """Which of `recorded` is which of `wanted`, as far as that is known."""
+    """Which input of `recorded` is which of `wanted`, as far as that is known."""
 
     def __init__(self, recorded: Inputs, wanted: Inputs) -> None:
         self._recorded = recorded
@@ -87,7 +88,7 @@ class _Pairs:
         self._found |= dict(zip(olds, news, strict=False))
 
     def pair_unique(self, is_same: _IsSame) -> None:
-        """Pair those of which each is the only one that is the same as the other."""
+        """Pair two inputs if each of them is the only one that is the same as the other."""
         olds, news = self.left_of_recorded(), self.left_of_wanted()
         alike = [(old, new) for old in olds for new in news if is_same(self._recorded[old], self._wanted[new])]
         for old, new in alike:
@@ -95,7 +96,7 @@ class _Pairs:
                 self.pair([old], [new])
 
     def group(self, is_same: _IsSame) -> tuple[list[int], list[int]] | None:
-        """The first of `recorded` that is left and the same as any of `wanted`: all that are the same as it."""
+        """Of the first input left in `recorded` that is the same as one in `wanted`: all that are the same as it."""
         for first in self.left_of_recorded():
             olds = [n for n in self.left_of_recorded() if is_same(self._recorded[first], self._recorded[n])]
             news = [n for n in self.left_of_wanted() if is_same(self._recorded[first], self._wanted[n])]
@@ -104,7 +105,7 @@ class _Pairs:
         return None
 
     def take(self, is_same: _IsSame) -> None:
-        """Pair each that is left with the first that is left and the same."""
+        """Pair each input that is left with the first one left that is the same."""
         for old in self.left_of_recorded():
             for new in self.left_of_wanted():
                 if is_same(self._recorded[old], self._wanted[new]):
@@ -118,8 +119,8 @@ class _Pairs:
 def require_distinct(inputs: Inputs, pipeline: str, *, stateful: bool) -> None:
     """Raise `ConfigurationError` for two writes that no later start could distinguish if their lines were exchanged.
 
-    They read the same places into the same sinks, and have no names. Reads of one DataFrame have one position: of
-    those only their states could be exchanged.
+    They read the same places into the same sinks, and have no names. Two reads of one DataFrame share a position, so
+    only their states could be exchanged.
     """
     names = [each.name for each in inputs if each.name]
     if len(set(names)) < len(names):
@@ -148,16 +149,16 @@ def _ambiguous(one: InputRecord, pipeline: str, remedy: str, *, stateful: bool) 
 
 
 def check_inputs(recorded: Inputs, wanted: Inputs, pipeline: str, *, replays: int | None = None) -> None:
-    """Raise `SourcesChangedError` where what `wanted` reads, in its order, is not what `recorded` says.
+    """Raise `SourcesChangedError` if what `wanted` reads, in its order, differs from `recorded`.
 
-    `replays` is the decided epoch that may be read again, if there is one: until then nothing may be parsed otherwise.
+    `replays` is the decided epoch that may be read again, if there is one: until then parsing must not change.
     """
     for error in planned_changes(recorded, wanted, pipeline, replays=replays):
         raise error
 
 
 def check_named(recorded: Inputs, wanted: Inputs, pipeline: str) -> None:
-    """The same of a service, whose positions are found by the sources' names."""
+    """The same for a service, whose positions are found by the sources' names."""
     for error in named_changes(recorded, wanted, pipeline):
         raise error
 
@@ -172,14 +173,14 @@ def planned_changes(
             f"the pipeline reads {len(new)} sources and {len(old)} are on record: it read {_listed(old)}, and reads "
             f"{_listed(new)}",
             pipeline,
-            f"{_with_as_many(old, new)}; or {START_ANEW}. Spark goes on by the numbers of the sources, and takes no "
-            "other number of them.",
+            f"{_with_as_many(old, new)}; or {START_ANEW}. Positions are found by the numbers of the sources, so there "
+            "must be as many as before.",
         )
         return
     if len(recorded) != len(wanted) and (twin := _twin(new)) is not None:
         yield _lasting(
-            f"the sources are read by another number of writes than before, and two of them are {twin}: which of them "
-            "goes on where cannot be known",
+            f"the sources are read by another number of writes than before, and two of them are {twin}: it is unknown "
+            "which of them goes on at which position",
             pipeline,
             "write them as before.",
         )
@@ -207,7 +208,7 @@ def _change(
         return _lasting(
             f"{named} ({after}) is not read by the reader that it had: one DataFrame became two, or two became one",
             pipeline,
-            "where it was one DataFrame, read it once (`df = spark.readStream...`) and write that; else read it twice.",
+            "where it was one DataFrame, read the source once and write that DataFrame; else read the source twice.",
         )
     if any(other.is_like(after) for other in others):
         return _lasting(
@@ -219,11 +220,11 @@ def _change(
         return _lasting(
             f"{what}: positions of the one mean nothing in the other",
             pipeline,
-            f"read what it has read; write what is new in a pipeline of its own, or {START_ANEW}.",
+            f"read what the pipeline has read; write the new source in a pipeline of its own, or {START_ANEW}.",
         )
     if gone := topics_left_out(before, after):
         return _lasting(
-            f"{what}: topic {gone[0]!r} was read, and Spark does not go on without a topic that it has read",
+            f"{what}: topic {gone[0]!r} was read, and a query cannot go on without a topic that it has read",
             pipeline,
             f"read it too, and leave its rows out: df.filter(\"topic != '{gone[0]}'\"); or {START_ANEW}.",
         )
@@ -231,24 +232,24 @@ def _change(
 
 
 def _with_as_many(old: Sequence[SourceRecord], new: Sequence[SourceRecord]) -> str:
-    """What leaves the number of sources as it was."""
+    """The remedy that leaves the number of sources as it was."""
     if len(new) < len(old):
         return (
-            "go on reading what it has read; a write whose rows are wanted no more stays, with a condition that takes "
-            'none of them: .to(sink, where="false")'
+            "go on reading what the pipeline has read; keep a write whose rows you no longer want, with a condition "
+            'that takes none of them: .to(sink, where="false")'
         )
     if all(any(one.is_like(other) for other in old) for one in new):
         return (
             "read each source as often as before. What is written already can have more sinks: add them to its write, "
             'pipeline.write(df).to(sink).to(another, where="...")'
         )
-    return "read what it has read; write what is new in a pipeline of its own"
+    return "read what the pipeline has read; write the new source in a pipeline of its own"
 
 
 def named_changes(recorded: Inputs, wanted: Inputs, pipeline: str) -> Iterator[SourcesChangedError]:
-    """Every difference between sources of one name; one that is left out is not asked about here.
+    """Every difference between sources of one name. A source that was left out is checked elsewhere.
 
-    A source may say nothing of its kind, or of its place.
+    A source may have no kind, or no place.
     """
     before = {each.name: each.sources[0] for each in recorded}
     for each in wanted:
@@ -260,7 +261,7 @@ def named_changes(recorded: Inputs, wanted: Inputs, pipeline: str) -> Iterator[S
             yield _lasting(
                 f"{what}: positions of the one mean nothing in the other",
                 pipeline,
-                "read that one under its name; give the new one a name of its own (name=...), and retire the old one: "
+                "read the old one under its name; give the new one another name (name=...), and retire the old one: "
                 f"service.retire({each.name!r}).",
             )
         elif old.place and new.place:
@@ -268,12 +269,12 @@ def named_changes(recorded: Inputs, wanted: Inputs, pipeline: str) -> Iterator[S
 
 
 def _twin(sources: Sequence[SourceRecord]) -> SourceRecord | None:
-    """One that stands among them twice."""
+    """A source that is among them twice; None if there is none."""
     return next((one for n, one in enumerate(sources) if any(one.is_like(o) for o in sources[n + 1 :])), None)
 
 
 def _lasting(what: str, pipeline: str, remedy: str) -> SourcesChangedError:
-    """Of a change that no record can accept: positions would count in something else."""
+    """The error for a change that no operator's decision can accept: positions would be valid in something else."""
     return SourcesChangedError(what, pipeline=pipeline, remedy=remedy, acceptable=False)
 
 

@@ -1,8 +1,8 @@
-"""Which options of a source say what it reads, and which how: three classes, by an allow-list. Plain data.
+"""Which options of a source say what it reads, and which say how: three classes, by an allow-list. Plain data.
 
-*Identity*: another value reads other rows, or counts positions otherwise. *Parsing*: the same bytes become other rows.
-*Limits and connection*: never compared and never kept. Of an option that no list names a hash is compared as identity;
-nothing is kept of one whose name says that it may be a secret.
+*Identity*: with another value the source reads other rows, or its positions mean something else. *Parsing*: the same
+bytes become other rows. *Limits and connection*: never compared and never stored. An option that is in no list is
+compared by its hash, as identity. Nothing is stored of an option whose name suggests a secret.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PLACE: Mapping[str, frozenset[str]] = {
     KAFKA: frozenset({"subscribe", "subscribepattern", "assign"}),
     TABLE: frozenset({"table"}),
 }
-"""Where the place itself is told; of other kinds it is `path`."""
+"""The options that name the place; of other kinds it is `path`."""
 _MAY_BE_SECRET = re.compile(
     r"secret|passw|pwd|token|credential|jaas|key|auth|login|user|account|dsn|uri|url|cert|sign", re.IGNORECASE
 )
@@ -73,14 +73,14 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class ComparedOptions:
-    """What of a source's options is compared, by their names in lower case."""
+    """The options of a source that are compared, by their names in lower case."""
 
     identity: Mapping[str, str]
     parsing: Mapping[str, str]
 
 
 def compared_options(kind: str, options: Mapping[str, str]) -> ComparedOptions:
-    """What goes on record of the `options` of a source of this kind, beside its place."""
+    """What is recorded of the `options` of a source of this kind, besides its place."""
     identity, parsing = dict[str, str](), dict[str, str]()
     for given, value in options.items():
         name = given.lower()
@@ -98,10 +98,10 @@ def compared_options(kind: str, options: Mapping[str, str]) -> ComparedOptions:
 
 
 def shortened(value: str) -> str:
-    """A value that is compared, as it is told to people; a long one by its hash."""
+    """A compared value as it is shown to people; a long one as its hash."""
     return value if len(value) <= _LONGEST else hashed(value)
 
 
 def hashed(value: str) -> str:
-    """What is kept of a value that may not be shown, or is long."""
+    """What is stored of a value that is long or must not be shown."""
     return f"sha256:{hashlib.sha256(value.encode()).hexdigest()[:32]}"

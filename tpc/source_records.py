@@ -1,7 +1,7 @@
-"""What a pipeline reads, as it stands on record: of each source its kind, its place, and the write that it feeds.
+"""What a pipeline reads, as it is on record: of each source its kind, its place, and the write that it feeds.
 
-Spark finds its position of a source by the number of the source in the query's plan. So a record keeps that order. A
-service finds a position by the source's name. Plain data, no sources; what may change is decided in `source_changes`.
+A record keeps the order of the sources, since a runtime may find positions by the numbers of the sources. Plain data,
+no sources; `source_changes` decides what may change.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tpc.user_code import storable
 class SourceRecord:
     """One source. `identity` and `parsing` hold options by name (`tpc.source_options`), values of unknown ones hashed.
 
-    `ids` are what its system gives: of a topic the topic's id, by its name. `reader` numbers the readers of a Spark
-    query: two reads of one DataFrame share a reader, and its position.
+    `ids` are what its system gives: of a topic the topic's id, by its name. `reader` numbers the readers of a query:
+    two reads of one DataFrame share a reader, and its position.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class SourceRecord:
     reader: int = 0
 
     def __post_init__(self) -> None:
-        # A password in a URL reaches no record, and another one is no other place.
+        # No password of a URL may get into a record, and a new password does not make it another place.
         object.__setattr__(self, "place", storable(without_user(self.place)))
 
     def __str__(self) -> str:
@@ -40,11 +40,11 @@ class SourceRecord:
         return f"{self.kind} {self.place}".rstrip() + options
 
     def is_like(self, other: SourceRecord) -> bool:
-        """Whether both are one place of one system, read in the same way: what positions depend on."""
+        """Whether both are the same place of the same system, read in the same way, so that positions are the same."""
         return (self.kind, self.place, dict(self.identity)) == (other.kind, other.place, dict(other.identity))
 
     def with_ids(self, found: Mapping[str, str]) -> SourceRecord:
-        """The same with ids that it had not. One that is on record stays."""
+        """The same record with ids that it did not have. An id on record stays."""
         return replace(self, ids={**found, **self.ids}) if found else self
 
     def to_json(self) -> JSONObject:
@@ -66,10 +66,10 @@ class SourceRecord:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """What one `pipeline.write(...)` reads, and the sinks that it feeds; of a service one source, by its name."""
+    """What one `pipeline.write(...)` reads, and the sinks that it feeds; for a service one source, by its name."""
 
     name: str
-    """The user's: of the write, empty where it has none; or of a service's source."""
+    """The user's name for the write, empty if there is none; for a service the name of the source."""
     sinks: tuple[str, ...]
     sources: tuple[SourceRecord, ...]
 
@@ -101,7 +101,7 @@ Ids: TypeAlias = "Mapping[int, Mapping[str, str]]"
 
 
 def inputs_to_json(inputs: Inputs | None) -> list[JSONObject] | None:
-    """The form that is in a record; None where nothing is on record."""
+    """The form that is in a record; None if nothing is on record."""
     return None if inputs is None else [each.to_json() for each in inputs]
 
 
@@ -116,7 +116,7 @@ def sources_of(inputs: Sequence[InputRecord]) -> list[SourceRecord]:
 
 
 def with_ids(inputs: Inputs, ids: Ids) -> Inputs:
-    """`inputs` with ids that their sources had not."""
+    """`inputs` with ids that their sources did not have."""
     changed, number = [], 0
     for each in inputs:
         sources = [source.with_ids(ids.get(number + n, {})) for n, source in enumerate(each.sources)]
@@ -126,7 +126,7 @@ def with_ids(inputs: Inputs, ids: Ids) -> Inputs:
 
 
 def continuing(inputs: Inputs, topics: Mapping[str, str]) -> Inputs:
-    """`inputs` with other ids of `topics`, by name. Raises `ConfigurationError` for one of which none is on record."""
+    """`inputs` with the new ids of `topics`, by name. Raises `ConfigurationError` for a topic without a recorded id."""
     known = {name for source in sources_of(inputs) for name in source.ids}
     if unknown := sorted(topics.keys() - known):
         raise ConfigurationError(

@@ -1,7 +1,8 @@
-"""Are the topics of a Kafka source the ones that it has read? Of a Spark query; plain data, no cluster.
+"""Are the topics of a Kafka source the ones that it has read? Plain data, no cluster.
 
-A topic that was deleted and created again has the name of the old one and none of its messages: no position counts in
-it. Its id tells, where brokers tell one. What is not there proves nothing by itself, but a position in it is lost.
+A topic that was deleted and created again has the name of the old one and none of its messages: a position in the old
+topic means nothing in the new one. The topic's id shows that, where brokers report one. A missing topic proves nothing
+by itself, but a position in it is lost.
 """
 
 from __future__ import annotations
@@ -17,18 +18,17 @@ from tpc.source_records import SourceRecord
 
 @dataclass(frozen=True)
 class Topic:
-    """What a cluster tells of a topic; `identity` is empty where it tells none."""
+    """What a cluster reports about a topic; `identity` is empty if it reports none."""
 
     identity: str
     partitions: int
 
 
 def check_topics(source: SourceRecord, position: str | None, found: Mapping[str, Topic]) -> dict[str, str]:
-    """The ids of topics of `source` of which none are on record, by name.
+    """The ids of those topics of `source` that have no id on record, by name.
 
-    `found` are its topics of today, `position` is where it stands: `{"topic": {"0": 5}}`, or None. Raises
-    `StateLostError` for a topic on record or in the position that is missing, was created again, or has fewer
-    partitions than were read.
+    `found` are its topics of today, `position` is its position: `{"topic": {"0": 5}}`, or None. Raises `StateLostError`
+    if a topic on record or in the position is missing, was created again, or has fewer partitions than were read.
     """
     read = partitions_read(position)
     for name in sorted({*source.ids, *read}):
@@ -49,7 +49,7 @@ def check_topics(source: SourceRecord, position: str | None, found: Mapping[str,
 
 
 def partitions_read(position: str | None) -> dict[str, int]:
-    """How many partitions of each topic a position of Kafka's knows; none of another text ("-": nothing yet)."""
+    """How many partitions of each topic a Kafka position holds; empty for any other text ("-": nothing read yet)."""
     try:
         offsets = json.loads(position or "-")
         return {topic: max(map(int, partitions), default=-1) + 1 for topic, partitions in offsets.items()}
@@ -60,8 +60,8 @@ def partitions_read(position: str | None) -> dict[str, int]:
 def topics_left_out(before: SourceRecord, after: SourceRecord) -> list[str]:
     """The topics that `before` has read, as far as their ids are on record, and that the place of `after` leaves out.
 
-    A place is `topics a, b`, `partitions {"a": [0]}` or `pattern a.*`. A pattern is Java's: one that Python does not
-    know leaves out nothing, and the start asks the cluster.
+    A place is `topics a, b`, `partitions {"a": [0]}` or `pattern a.*`. A pattern is in Java's syntax. If Python cannot
+    read it, the answer is empty, and the start asks the cluster.
     """
     how, _, named = after.place.partition(" ")
     if how == "pattern":
@@ -77,8 +77,8 @@ def topics_left_out(before: SourceRecord, after: SourceRecord) -> list[str]:
 def _lost(source: SourceRecord, topic: str, what: str) -> StateLostError:
     return StateLostError(
         f"topic {topic!r} of the source {source} {what}",
-        remedy="nothing of a new one is decided: positions count what was in the old one. Let the source read that one "
+        remedy="nothing of a new one is decided: the positions are those of the old one. Let the source read that one "
         f"again, if it is still there. Else write the new one in a pipeline of another name, or {START_ANEW}. Only if "
-        "it is a copy in which the same positions name the same messages, as that of a linked cluster, say so: "
+        "it is a copy in which the same positions name the same messages, as that of a linked cluster, accept it: "
         "`tpc accept-sources MODULE:PIPELINE --continues TOPIC=ID --reason ...`.",
     )

@@ -1,4 +1,4 @@
-"""The sources of a service (`tpc.service`): Kafka, the lines of a file, Python values; and of a Spark query: a table.
+"""The sources: for a service (`tpc.service`) Kafka, lines of a file, Python values; for a Spark query a table.
 
 Names are loaded when asked for, so that a program needs only the clients of the systems it reads from.
 """

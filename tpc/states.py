@@ -1,4 +1,4 @@
-"""The coordinator's state: in which phase it is, and all it must remember to go on from there.
+"""The coordinator's state: its phase, and all that it must remember to go on.
 
 The phases of an epoch, in the order of a run without faults:
 
@@ -25,19 +25,19 @@ class Phase(str, Enum):
     """What the coordinator waits for."""
 
     NEW = "new"
-    """Nothing has happened; the log is about to be read."""
+    """The log, which was not read yet."""
     CLAIMING = "claiming"
     """The put of a generation record."""
     OWNING = "owning"
-    """Every sink's word that it knows this log and takes this coordinator for its owner."""
+    """Every sink's answer that this log owned it last and that it has this coordinator as its owner."""
     SWEEPING = "sweeping"
     """The abort of everything in doubt that no intent names."""
     READY = "ready"
-    """Spark's next batch."""
+    """The next epoch of the runtime."""
     WRITING = "writing"
     """The pass of an undecided epoch."""
     VERIFYING = "verifying"
-    """The last look at prepared branches that can expire."""
+    """The last check of prepared branches that can expire."""
     DECIDING = "deciding"
     """The put of an intent."""
     FINISHING = "finishing"
@@ -45,11 +45,11 @@ class Phase(str, Enum):
     COMPLETING = "completing"
     """The put of a complete record."""
     REPLAYING = "replaying"
-    """The pass of a decided epoch whose sinks are not touched, or only where a branch was lost."""
+    """The pass of a decided epoch; it writes only lost branches."""
     REPAIRING = "repairing"
     """The put of a repair record."""
     ABORTING = "aborting"
-    """The abort of an undecided epoch of its own."""
+    """The abort of its own undecided epoch."""
     STOPPED = "stopped"
     """Nothing: this coordinator has ended."""
 
@@ -75,13 +75,13 @@ class MachineState:
     replaying: Manifest | None = None
     """The decided manifest that a replay is compared with; None when it is pruned."""
     epoch: int | None = None
-    """The batch that Spark waits for; None between batches and during recovery."""
+    """The epoch that the runtime waits for; None between epochs and during recovery."""
     finishes: bool = True
-    """Whether this coordinator commits what it finds decided, or only sweeps."""
+    """Whether this coordinator commits the decided epoch that it finds, or only sweeps."""
     attempt: int = 0
     """How often the commits of the pending epoch were sent."""
     resolutions: tuple[Resolution, ...] = ()
-    """What operators have decided."""
+    """The decisions of operators."""
     given_up: Mapping[str, GivenUp] = field(default_factory=dict)
     """The outcome of the pending epoch's branches that an operator has given up, by handle."""
     failure: Exception | None = None

@@ -1,7 +1,7 @@
-"""The double buffer of an object that an epoch changes: the bytes that are decided, and the copy that is worked on.
+"""The double buffer of an object that epochs change: the decided bytes, and the copy that the running epoch changes.
 
-What stores the bytes, and decides them with an epoch's outputs, is a participant of the service's
-(`tpc.coordinator.service.state.kept`). Nothing here touches a disk.
+A participant of the service stores the bytes and decides them with an epoch's outputs
+(`tpc.coordinator.service.state.kept`). This module does no I/O.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tpc.user_code import UnkeptValueError
 T = TypeVar("T")
 
 BYTES_MAX = 400_000_000
-"""What one object may come to: it is stored in one piece, which SQLite limits."""
+"""The greatest size of one object: it is stored in one piece, and SQLite limits the size of one."""
 
-_CAN_DO = "give it `dumps` and `loads` that can, or keep what is in it in a state of keys (service.state)."
+_CAN_DO = "give it `dumps` and `loads` that can do it, or keep its content in a state of keys (service.state)."
 
 
 class Transactional(Generic[T]):
-    """An object of which every epoch changes a copy. See `make_transactional`; functions use `value`, no more.
+    """An object of which every epoch changes a copy. See `make_transactional`; functions use only `value`.
 
-    An epoch's copy is always made of bytes, never the object that an earlier epoch has worked on: so it is the same
-    whether there was a restart in between or not.
+    An epoch's copy is always made from bytes, and never is the object that an earlier epoch changed. So it is the same
+    with and without a restart in between.
     """
 
     def __init__(self, value: T, dumps: Callable[[T], bytes], loads: Callable[[bytes], T]) -> None:
         self.dumps = dumps
         self.loads = loads
         self.name = ""
-        """Under which a service keeps it; empty as long as none does."""
+        """The name under which a service keeps it; empty until one does."""
         try:
             self._initial = dumps(value)
             self._check(self._initial)
@@ -41,23 +41,23 @@ class Transactional(Generic[T]):
             what = f"a {type(value).__qualname__} cannot be made transactional: {_said(error)}"
             raise ConfigurationError(what, remedy=_CAN_DO) from error
         self._front = self._initial
-        """What is decided, or what the store holds."""
+        """The decided bytes, or those in the store."""
         self._back: list[T] = []
-        """The copy that the running epoch works on; empty until somebody asks for it."""
+        """The copy that the running epoch changes; empty until `value` is read or set."""
         self._cut: bytes | None = None
-        """What the epoch came to, from its cut on."""
+        """The bytes at the end of the epoch, once it is cut."""
         self._is_running = False
         self._before_event: list[T] | None = None
-        """The epoch's copy as it was before the event at hand; None: nothing of that is to be undone."""
+        """The epoch's copy before the current event; None: no event is running."""
 
     @property
     def value(self) -> T:
-        """In an epoch its own copy, which may be changed in place; outside of one a copy that belongs to the caller."""
+        """Within an epoch the epoch's copy, which may be changed in place; otherwise a copy that the caller owns."""
         if not self._is_running:
             return self.loads(self._front if self._cut is None else self._cut)
         if not self._back:
             self._back = [self.loads(self._front)]
-        elif self._before_event is self._back:  # the event gets a copy: what it does to that can be undone
+        elif self._before_event is self._back:  # the event gets a copy, so that its changes can be undone
             self._back = [self._copied()]
         return self._back[0]
 
@@ -71,7 +71,7 @@ class Transactional(Generic[T]):
     # For the runtime ------------------------------------------------------------------------------------------
 
     def restore(self, stored: bytes | None) -> None:
-        """Take what a store holds; None: nothing yet, so that it is as the program made it."""
+        """Load what a store holds; None: the store is empty, and the object is as the program made it."""
         front = self._initial if stored is None else stored
         try:
             back = [self.loads(front)]
@@ -84,7 +84,7 @@ class Transactional(Generic[T]):
         self._front, self._back, self._cut, self._is_running = front, back, None, False
 
     def begin(self) -> None:
-        """Begin an epoch; the one before it, if it was cut, is decided: its copy is swapped in."""
+        """Begin an epoch. If the epoch before was cut, it is decided now, and its bytes become the decided ones."""
         if self._is_running:
             raise StateMachineError(f"the object {self.name}: an epoch was neither cut nor abandoned")
         if self._cut is not None:
@@ -92,12 +92,12 @@ class Transactional(Generic[T]):
         self._is_running = True
 
     def cut(self) -> bytes:
-        """What the epoch came to; the same when it is asked again.
+        """The bytes at the end of the epoch; a second call returns the same.
 
-        The bytes are read back at once: what nobody could read is refused (`DataError`) while nothing is decided.
+        They are read back at once: bytes that `loads` cannot read are refused (`DataError`) before the decision.
         """
         if self._cut is None:
-            if not self._back:  # nobody has asked for it
+            if not self._back:  # no function has used it
                 self._cut, self._is_running = self._front, False
                 return self._cut
             cut, back = self._made()
@@ -105,15 +105,15 @@ class Transactional(Generic[T]):
         return self._cut
 
     def abandon(self) -> None:
-        """The epoch is aborted: the copy is dropped, and what was decided stays."""
+        """Abort the epoch: drop the copy; the decided bytes stay."""
         self._back, self._cut, self._is_running, self._before_event = [], None, False, None
 
     def begin_event(self) -> None:
-        """What changes from here on is of one event, until `end_event`."""
+        """All changes from here to `end_event` belong to one event."""
         self._before_event = self._back = list(self._back)
 
     def check_event(self) -> None:
-        """Raise `DataError` where nobody could read what the event has left, or without one, what was before."""
+        """Raise `DataError` if `loads` cannot read what the event has left; outside of an event, the epoch's copy."""
         if self._back and self._back is not self._before_event:
             self._made()
 
@@ -124,7 +124,7 @@ class Transactional(Generic[T]):
         self._before_event = None
 
     def _copied(self) -> T:
-        """For the event at hand. Raises `UnkeptValueError` where what was before it has left what nobody could read."""
+        """A copy for the current event. Raises `UnkeptValueError` if an earlier event left what cannot be read back."""
         try:
             return self.loads(self.dumps(self._back[0]))
         except Exception as error:
@@ -132,7 +132,7 @@ class Transactional(Generic[T]):
             raise UnkeptValueError(what, sink=self.name, remedy=_CAN_DO) from error
 
     def _made(self) -> tuple[bytes, list[T]]:
-        """The bytes of the epoch's copy, and what is read back from them."""
+        """The bytes of the epoch's copy, and the object that is read back from them."""
         try:
             made = self.dumps(self._back[0])
             self._check(made)
@@ -145,16 +145,16 @@ class Transactional(Generic[T]):
         if not isinstance(data, bytes):
             raise TypeError(f"`dumps` returned a {type(data).__qualname__}, not bytes")
         if len(data) > BYTES_MAX:
-            raise ValueError(f"it comes to {len(data)} bytes, and one object may come to {BYTES_MAX}")
+            raise ValueError(f"it has {len(data)} bytes, and one object may have at most {BYTES_MAX}")
 
 
 def make_transactional(
     obj: T, *, dumps: Callable[[T], bytes] | None = None, loads: Callable[[bytes], T] | None = None
 ) -> Transactional[T]:
-    """Make `obj`, whatever it is, something that `service.keep` can decide with the outputs of an epoch.
+    """Wrap any object so that `service.keep` can decide it with the outputs of an epoch.
 
-    `dumps` makes bytes of such an object and `loads` an object of bytes; without them it is pickled. Equal histories
-    must make equal bytes, in any process: `tpc.testing.TransactionalConformance` tries it.
+    `dumps` makes bytes from such an object and `loads` an object from bytes; without them it is pickled. Equal
+    histories must give equal bytes, in any process: `tpc.testing.TransactionalConformance` tests that.
     """
     if (dumps is None) != (loads is None):
         raise ConfigurationError("`dumps` and `loads` belong together", remedy="give both, or none of them.")
@@ -165,18 +165,18 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# Pickles in pieces: the bytes of `pickle`, made and read so that other threads have their turn meanwhile.
+# Pickling in pieces: the same bytes as `pickle`, written and read so that other threads can run meanwhile.
 #
-# `pickle.dumps` holds Python's lock until it is done: a thread that gives a heartbeat is silent as long as a large
-# object is pickled (5 s for 16 MB on a loaded machine; 0.7 s in pieces), and its process is taken for one that stands
-# still. Where pieces are handed to a function of Python's, at every 64 KB, other threads are let in.
+# `pickle.dumps` holds Python's global lock until it is done. The thread that writes the heartbeat is silent as long as
+# a large object is pickled (5 s for 16 MB on a loaded machine; 0.7 s in pieces), and a standby would take the process
+# for stopped. Where pickle calls a Python function with each piece of 64 KB, other threads get the lock.
 
 PROTOCOL = 5
 """Fixed, so that another version of Python writes the same bytes."""
 
 
 def dumped(value: Any) -> bytes:
-    """As `pickle.dumps`, byte by byte."""
+    """The same bytes as `pickle.dumps`."""
     pieces = _Written()
     pickle.Pickler(pieces, PROTOCOL).dump(value)
     return b"".join(pieces.pieces)

@@ -1,7 +1,7 @@
-"""What of a URL may be shown and put on record: not the user, and not the password, however it is written.
+"""Removes the user and the password from URLs before they are shown or stored, however they are written.
 
-A password that should be percent-encoded and is not (it holds a slash, an @, a space) stands where parsers of URLs see
-a host or a path. So they are not asked.
+Parsers of URLs are no help: if a password holds a slash, an @ or a space that is not percent-encoded, they take a part
+of it for a host or a path.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 CONTAINER_FIRST = ("abfs", "abfss", "wasb", "wasbs")
-"""Before the @ of such a URL stands no user but the container, which is part of the place."""
+"""Schemes whose URLs have the container before the @, not a user; it is part of the place."""
 _BEGINS = re.compile(r"(?=(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://)")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.%-]+)"
@@ -19,15 +19,15 @@ _NAME_AND_COLON = re.compile(r"[^/:@]*:")
 
 
 def without_user(text: str) -> str:
-    """The text with no user and no password in any URL of it.
+    """The text without user and password in any URL.
 
-    A password ends at the first @ after which a host stands. Where no user is, and a @ is in a path, all stays.
+    A password ends at the first @ that is followed by a host. A URL without a user and with an @ in its path stays.
     """
     return "".join(_without_user(each) for each in _BEGINS.split(text))
 
 
 def has_password(text: str) -> bool:
-    """Whether a URL in it holds one."""
+    """Whether a URL in the text holds a password."""
     found = [url[2] for url in map(_URL.match, _BEGINS.split(text)) if url]
     return any(_has_password(rest) and _end_of_user(rest) for rest in found)
 
@@ -42,7 +42,7 @@ def _without_user(text: str) -> str:
 
 
 def _end_of_user(rest: str) -> int:
-    """Where the host begins after the user; 0 where there is no user."""
+    """The index at which the host begins after the user; 0 if there is no user."""
     is_in_authority = "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]
     if not is_in_authority and not _has_password(rest):
         return 0
@@ -51,5 +51,5 @@ def _end_of_user(rest: str) -> int:
 
 
 def _has_password(rest: str) -> bool:
-    """Whether a colon stands there that is not the one before a port."""
+    """Whether there is a colon other than the one before a port."""
     return _NAME_AND_COLON.match(rest) is not None and _PLAIN_HOST.match(rest) is None

@@ -1,7 +1,7 @@
-"""Functions and values of the user's program: what cannot be called is refused, and anything can be described.
+"""Checks functions of the user's program, and describes their values and errors without raising.
 
-A function that only makes a coroutine or a generator has done nothing when it returns. So it is refused where it is
-handed over, as far as that shows, and by its first answer otherwise.
+A function that only makes a coroutine or a generator has done nothing when it returns. It is refused when it is passed
+in, as far as that is visible then, and otherwise after its first call.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tpc.describing import described
 from tpc.errors import ConfigurationError, DataError, TpcError
 
 TEXT_MAX = 500
-"""Characters of an exception's text, or of a value, that an error or a dead letter holds."""
+"""The most characters of an exception's text, or of a value, in an error or a dead letter."""
 _CHAIN_MAX = 20
-"""Errors that are looked at: a chain may be a circle."""
+"""The most errors of a chain that are examined: a chain may be a cycle."""
 _PLAIN = "make it a plain function (`def`, without `yield`) that has done its work when it returns."
 _KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("a coroutine function (async def)", inspect.iscoroutinefunction),
@@ -29,13 +29,13 @@ _ITERATORS = (Iterator,)
 
 
 class UnkeptValueError(DataError):
-    """A value cannot be kept as it is now, after it was handed out or written: by an event before this one, perhaps."""
+    """A value that was read or written earlier cannot be stored as it is now; an earlier event may have changed it."""
 
 
 def require_plain(function: object, what: str) -> None:
-    """Raise `ConfigurationError` for what is no function, or for one whose call runs nothing of it.
+    """Raise `ConfigurationError` for a value that is not a function, or for a function whose call runs nothing.
 
-    `what` says what it is for. A class or a function of C is taken: its answer is looked at when it is called.
+    `what` says what it is for. A class or a function written in C is accepted; `require_done` checks its first answer.
     """
     if not callable(function):
         raise ConfigurationError(f"{what} is {described(function, 100)}, which cannot be called", remedy="pass one.")
@@ -51,15 +51,15 @@ def require_plain(function: object, what: str) -> None:
 
 
 def require_done(answer: object, what: str, *, is_iterator_fine: bool = False) -> None:
-    """Raise `ConfigurationError` for an answer that stands for work that is not done; `what` has given it.
+    """Raise `ConfigurationError` for an answer whose work is not done yet; `what` names the function that gave it.
 
-    With `is_iterator_fine` an iterator is a value as any other, but a generator is not.
+    With `is_iterator_fine` an iterator is accepted, but a generator is not.
     """
     is_generator = inspect.isgenerator(answer) or inspect.isasyncgen(answer) or hasattr(answer, "__anext__")
     is_lazy = not is_iterator_fine and isinstance(answer, _ITERATORS)
     if is_generator or is_lazy or isinstance(answer, (Awaitable, Future)):
         if inspect.iscoroutine(answer):
-            answer.close()  # it would warn that nobody has awaited it
+            answer.close()  # Python would warn that it was never awaited
         raise ConfigurationError(
             f"{what} has answered {described(answer, 100)} ({type(answer).__qualname__}), of which nothing has run yet",
             remedy=_PLAIN,
@@ -67,10 +67,10 @@ def require_done(answer: object, what: str, *, is_iterator_fine: bool = False) -
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether what the user's function raises says that it refuses the value it was given.
+    """Whether an exception of the user's function means that it refuses its value.
 
-    Not an error of this library that concerns the run (but a `DataError`), and not a lack of memory: neither comes
-    again with the same value.
+    True for a `DataError`, but for no other error of this library, and not for a lack of memory: these concern the run,
+    and need not happen again with the same value.
     """
     if isinstance(error, TpcError):
         return isinstance(error, DataError)
@@ -78,7 +78,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_unkept(error: BaseException) -> bool:
-    """Whether a function has met a value that cannot be kept, also where it has made another error of that."""
+    """Whether a value could not be stored, also if the function has raised another error because of that."""
     met: BaseException | None = error
     for _ in range(_CHAIN_MAX):
         if met is None or isinstance(met, UnkeptValueError):
@@ -88,7 +88,7 @@ def is_unkept(error: BaseException) -> bool:
 
 
 def name_of(function: object) -> str:
-    """What to call a function in a message."""
+    """The name of a function for a message. It never raises."""
     while isinstance(function, partial):
         function = function.func
     try:
@@ -113,16 +113,16 @@ def text_of(error: BaseException) -> str:
 
 
 def clean(text: str, characters: int) -> str:
-    """A text that every sink takes: without NUL and without halves of characters, and not longer than that."""
+    """A text that every sink takes: without NUL and lone surrogates, and with at most `characters` characters."""
     bounded = text if len(text) <= characters else f"{text[: characters - 1]}…"
     return bounded.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def is_storable(text: str) -> bool:
-    """Whether UTF-8 can hold it, as the log does: not half of a character, as Python makes of bytes of a file name."""
+    """Whether UTF-8, and so the log, can hold the text. It cannot hold lone surrogates, as in some file names."""
     return storable(text) == text
 
 
 def storable(text: str) -> str:
-    r"""The text, with `\udcff` and its like for what UTF-8 cannot hold; any other text stays as it is."""
+    r"""The text with escapes such as `\udcff` for what UTF-8 cannot hold; other text is unchanged."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Checked:
     guarantee: str = ""
     only: str = ""
     """The names that tests had to match; empty if the whole kit was run."""
+    effort: str = "normal"
+    """How much was tried: see `tpc.testing.effort`."""
 
     def of(self, outcome: str) -> list[Tried]:
         """The tests that ended so."""
@@ -56,19 +59,24 @@ class Checked:
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         tests = [vars(tried) for tried in self.tried]
-        known = {"guarantee": self.guarantee, "only": self.only}
+        known = {"guarantee": self.guarantee, "only": self.only, "effort": self.effort}
         return {"target": self.target, "passed": self.passed, **known, "tests": tests}
 
 
-def run_kit(target: str, *, only: str = "", report: Report = lambda _number, _test: None) -> Checked:
+def run_kit(
+    target: str, *, only: str = "", effort: str = "normal", report: Report = lambda _number, _test: None
+) -> Checked:
     """Run the kit `module:class`, or the tests of it whose names match `only`; the current directory is importable.
 
-    `report` is told of each test that begins. Raises `ConfigurationError` when there is no such kit, or no pytest to
-    run it.
+    `effort` is one of `tpc.testing.effort`, for this process and what it starts. `report` is told of each test that
+    begins. Raises `ConfigurationError` when there is no such kit, or no pytest to run it.
     """
     kit = _kit(target)
     import pytest
 
+    from tpc.testing.effort import VARIABLE, Effort
+
+    os.environ[VARIABLE] = Effort(effort).value
     recorder = _Recorder(kit, report)
     place = f"{Path(str(sys.modules[kit.__module__].__file__))}::{kit.__name__}"
     # Nobody's pytest.ini says what counts here, and nothing is printed beside the verdict.
@@ -86,7 +94,7 @@ def run_kit(target: str, *, only: str = "", report: Report = lambda _number, _te
     tried = sorted(
         recorder.tried, key=lambda each: order.index(f"{each.part}Tests") if each.part != OWN else len(order)
     )
-    return Checked(target, tried, "" if only else recorder.guarantee, only)
+    return Checked(target, tried, "" if only else recorder.guarantee, only, effort)
 
 
 def _kit(target: str) -> type[Any]:
@@ -188,7 +196,11 @@ def lines(checked: Checked) -> Iterator[str]:
             f"{_tests(checked.of(PASSED))} passed, of those that match {checked.only!r}. Run the whole kit before you "
             "use it."
         )
+    elif checked.effort == "quick":
+        yield f"{_tests(checked.of(PASSED))} passed, quickly. Run the kit without --quick before you use the sink."
     else:
+        if checked.effort != "thorough":
+            yield "tried with fewer rounds, branches and deaths than --thorough has: run that before others use it.\n"
         yield f"{_tests(checked.of(PASSED))} passed. What users may rely on: {checked.guarantee}"
 
 

@@ -39,6 +39,12 @@ def check(
     target: Annotated[str, typer.Argument(help="module:class of your kit, e.g. test_orders_sink:TestOrdersSink")],
     *,
     only: Annotated[str, typer.Option("-k", "--only", help="only tests whose names match, as pytest's -k")] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="seconds, for the inner loop: what takes long is skipped")
+    ] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="all rounds, sizes and deaths: before users get it")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Run the conformance kit on a sink and say what it keeps, what it breaks and what was not tried."""
@@ -46,8 +52,14 @@ def check(
 
     from tpc.chaos.authoring.check import lines, run_kit
 
+    if quick and thorough:
+        raise ConfigurationError("--quick and --thorough are opposites", remedy="give one of them, or none.")
+    effort = "quick" if quick else "thorough" if thorough else "normal"
+
     with Console(stderr=True, highlight=False).status("begins", spinner="line") as status:  # silent in a pipe
-        checked = run_kit(target, only=only, report=lambda number, test: status.update(f"{number} tried; now {test}"))
+        checked = run_kit(
+            target, only=only, effort=effort, report=lambda number, test: status.update(f"{number} tried; now {test}")
+        )
     if as_json:
         typer.echo(json.dumps(checked.to_json(), indent=2))
     else:

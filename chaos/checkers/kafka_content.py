@@ -13,7 +13,7 @@ from tpc.errors import LocalStackError
 from tpc.support.deadlines import patiently
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, Message, TopicPartition
 
 READ_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 20.0
@@ -63,7 +63,7 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
         consumer.assign(places)
         heard = time.monotonic()
         while open_partitions:
-            for message in consumer.consume(10_000, timeout=1.0):
+            for message in _come(consumer, 1.0):
                 heard = time.monotonic()
                 error = message.error()
                 if error is None:
@@ -78,6 +78,12 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
                 raise LocalStackError(f"topic {topic} cannot be read to its end: silence for {READ_TIMEOUT_S:g} s")
     finally:
         consumer.close()
+
+
+def _come(consumer: Consumer, timeout_s: float) -> list[Message]:
+    """What has come; else the first that comes in time. `consume` waits for as many as it is asked for, or the time."""
+    first = consumer.consume(1, timeout=timeout_s)
+    return [*first, *consumer.consume(10_000, timeout=0)] if first else []
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:

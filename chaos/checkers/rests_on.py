@@ -31,16 +31,16 @@ def rests_on(checkpoint: Path, newest: Manifest | None) -> Check:
 
 
 def _wrong(checkpoint: Path, newest: Manifest) -> Iterator[str]:
-    barrier = newest.barrier
-    if _text(checkpoint / "offsets" / str(newest.epoch)) != barrier.offsets_file:
+    epoch_input = newest.epoch_input
+    if _text(checkpoint / "offsets" / str(newest.epoch)) != epoch_input.offsets_file:
         yield f"offsets/{newest.epoch} is not what was decided"
-    if barrier.base_commit is not None:
+    if epoch_input.base_commit is not None:
         commit = _text(checkpoint / "commits" / str(newest.epoch - 1))
-        if commit is None or hashlib.sha256(commit.encode()).hexdigest() != barrier.base_commit:
+        if commit is None or hashlib.sha256(commit.encode()).hexdigest() != epoch_input.base_commit:
             yield f"commits/{newest.epoch - 1} is not what was decided"
         else:
             yield from _wrong_state(checkpoint, newest.epoch - 1)
-    for index, end in enumerate(barrier.end):
+    for index, end in enumerate(epoch_input.end):
         yield from _wrong_lists(checkpoint / "sources" / str(index), end)
 
 

@@ -1,6 +1,6 @@
 """The demo: the main job on real servers and real input, killed over and over, and judged by what it left behind.
 
-`run_demo` starts the servers, loads the input, lets a supervisor run the pipeline while a killer kills it, and gives
+`run_demo` starts the servers, loads the input, lets a supervisor run the pipeline while it is killed, and gives
 the verdict; `run_verify` repeats the verdict on servers that were kept; `run_start` starts such servers again after
 they have ended, `run_stop` ends them. All return an exit code: 0 when every check holds. How it looks is in
 `screen`, what must hold in `tpc.chaos.flights.verdict`.
@@ -27,18 +27,16 @@ from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.terminal import verdict_table
-from tpc.chaos.running.signals import terminated_as_interrupt
+from tpc.chaos.running.commands import exit_code
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.spark_standalone import StandaloneCluster
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
-from tpc.errors import ConfigurationError, LocalStackError
+from tpc.errors import LocalStackError
 
 DIRECTORY = Path("tpc-demo")
-INTERRUPTED = 130
-"""The exit code that shells know for Ctrl-C."""
 EPOCHS = 20
 """How many epochs the input is cut into, unless the kills need more."""
 MIN_EPOCHS = 8
@@ -69,21 +67,17 @@ def run_demo(
     plan = kill_plan(seed, kills)
     epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
     record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs, "cluster": cluster})
-    try:
-        with terminated_as_interrupt():
-            paths.claim()
-            stack = Stack(paths.servers, report=record.note)
-            checks = _run(record, paths, stack, plan, keep=keep, console=console)
-    except KeyboardInterrupt:
-        console.print("stopped; nothing is left running")
-        return INTERRUPTED
-    except (ConfigurationError, LocalStackError) as error:
-        console.print(f"[bold red]the demo could not be run:[/] {_escaped(error)}", soft_wrap=True)
-        return 2
-    _tell(console, paths, checks, len(record.kills))
-    if keep:
-        _tell_kept(console, paths, stack.describe())
-    return 0 if all(check.passed for check in checks) else 1
+
+    def run() -> bool:
+        paths.claim()
+        stack = Stack(paths.servers, report=record.note)
+        checks = _run(record, paths, stack, plan, keep=keep, console=console)
+        _tell(console, paths, checks, len(record.kills))
+        if keep:
+            _tell_kept(console, paths, stack.describe())
+        return all(check.passed for check in checks)
+
+    return exit_code(run, console, not_run="the demo could not be run:")
 
 
 def _run(
@@ -99,10 +93,10 @@ def _run(
         try:
             start_and_load(record, stack)
             with _session_settings(record, paths, stack) as spark:
-                exit_code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record), spark=spark)
+                code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record), spark=spark)
             record.stage("verdict")
-            checks = life_checks(record, exit_code, record.settings["kills"])
-            if exit_code == 0:  # else there is no end state to judge
+            checks = life_checks(record, code, record.settings["kills"])
+            if code == 0:  # else there is no end state to judge
                 checks += verdict(paths.places(stack.environment()), record.history, record.note)
             record.end_stage()
             write_results(record.to_json(), paths, checks)
@@ -143,19 +137,17 @@ def run_verify(directory: Path | str = DIRECTORY, *, console: Console | None = N
     """Give the verdict again, on servers that `run_demo(keep=True)` left. 0 and 1 as there; 2: there are none."""
     console = console or Console(highlight=False)
     paths = DemoDirectory(Path(directory).resolve())
-    try:
+
+    def verify() -> bool:
         run = recorded(paths)
         history = Journal(LocalLog(paths.checkpoint / LOG_FOLDER)).open()
         environment = {**os.environ, **_kept_addresses(paths)}
         checks = verdict(paths.places(environment), history, lambda line: console.print(f"[dim]{line}[/]"))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (ConfigurationError, LocalStackError) as error:
-        console.print(f"[bold red]nothing to verify:[/] {_escaped(error)}", soft_wrap=True)
-        return 2
-    write_results(run, paths, checks)
-    _tell(console, paths, checks, len(run["kills"]))
-    return 0 if all(check.passed for check in checks) else 1
+        write_results(run, paths, checks)
+        _tell(console, paths, checks, len(run["kills"]))
+        return all(check.passed for check in checks)
+
+    return exit_code(verify, console, not_run="nothing to verify:", stopped="")
 
 
 def _kept_addresses(paths: DemoDirectory) -> dict[str, str]:
@@ -174,31 +166,29 @@ def run_start(directory: Path | str = DIRECTORY, *, console: Console | None = No
     console = console or Console(highlight=False)
     paths = DemoDirectory(Path(directory).resolve())
     stack = Stack(paths.servers, report=lambda line: console.print(f"[dim]{line}[/]"))
-    try:
-        with terminated_as_interrupt():
-            kept.start_again(stack)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except LocalStackError as error:
-        console.print(f"[bold red]nothing was started:[/] {_escaped(error)}", soft_wrap=True)
-        return 2
-    _tell_kept(console, paths, "\n".join(f"{each.name:<9}{each.address}" for each in kept.kept_servers(paths.servers)))
-    return 0
+
+    def start() -> bool:
+        kept.start_again(stack)
+        servers = kept.kept_servers(paths.servers)
+        _tell_kept(console, paths, "\n".join(f"{each.name:<9}{each.address}" for each in servers))
+        return True
+
+    return exit_code(start, console, not_run="nothing was started:", stopped="")
 
 
 def run_stop(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
     """End the servers that `run_demo(keep=True)` left and remove their data. 2: there are none."""
     console = console or Console(highlight=False)
     paths = DemoDirectory(Path(directory).resolve())
-    try:
+
+    def stop() -> bool:
         kept.stop_kept(paths.servers)
-    except LocalStackError as error:
-        console.print(f"[bold red]nothing to stop:[/] {_escaped(error)}", soft_wrap=True)
-        return 2
-    for place in (paths.servers, paths.files, paths.commits):
-        shutil.rmtree(place, ignore_errors=True)
-    console.print("stopped; the report and the verdict stay in", str(paths.root))
-    return 0
+        for place in (paths.servers, paths.files, paths.commits):
+            shutil.rmtree(place, ignore_errors=True)
+        console.print("stopped; the report and the verdict stay in", str(paths.root))
+        return True
+
+    return exit_code(stop, console, not_run="nothing to stop:", stopped="")
 
 
 def _tell(console: Console, paths: DemoDirectory, checks: list[Check], kills: int) -> None:
@@ -218,7 +208,3 @@ def _tell_kept(console: Console, paths: DemoDirectory, servers: str) -> None:
     console.print(f"verify again: tpc verify {paths.root}", soft_wrap=True)
     console.print(f"look at it:   tpc ui {paths.checkpoint}", soft_wrap=True)
     console.print(f"end them:     tpc demo --stop --dir {paths.root}", soft_wrap=True)
-
-
-def _escaped(error: Exception) -> str:
-    return str(error).replace("[", r"\[")

@@ -46,8 +46,13 @@ class DemoDirectory(RunDirectory):
 
     @property
     def scratch(self) -> Path:
-        """Spark's temporary files."""
+        """Spark's temporary files, and the run's."""
         return self.root / "scratch"
+
+    @property
+    def steps(self) -> Path:
+        """Where the lives record steps and kills."""
+        return self.scratch / "steps"
 
     def places(self, environment: Mapping[str, str]) -> Places:
         """Where a run wrote, given the servers' addresses. Raises `ConfigurationError` when one is not named."""

@@ -30,11 +30,9 @@ from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.parts import took
 from tpc.chaos.reports.soak import write_soak_report
 from tpc.chaos.reports.terminal import verdict_table
-from tpc.chaos.running.signals import terminated_as_interrupt
+from tpc.chaos.running.commands import INTERRUPTED, NOT_RUN, exit_code
 from tpc.chaos.servers.stack import Stack
-from tpc.errors import ConfigurationError, LocalStackError
 
-INTERRUPTED = 130
 SOAK_FILE = "soak.json"
 KILLS_PER_MINUTE = 12
 """More than there can be: a life takes five seconds at the very least."""
@@ -65,31 +63,28 @@ def run_soak(
     paths = SoakDirectory(directory.resolve())
     record = RunRecord({"seed": seed, "minutes": minutes, "rows": rows})
     stack = Stack(paths.servers, report=record.note)
-    checks: list[Check] | None = None
-    try:
-        with terminated_as_interrupt(), Screen(record, console):
-            paths.claim()
-            checks = _run(record, paths, stack)
-    except KeyboardInterrupt:
-        console.print(f"stopped; nothing is left running, {len(record.kills)} kills stand in {SOAK_FILE}")
-        return INTERRUPTED
-    except (ConfigurationError, LocalStackError) as error:
-        console.print("the soak could not be run, or not judged:", str(error), markup=False, soft_wrap=True)
-        if record.kills:
-            console.print(f"{len(record.kills)} kills were made; what they left is in", str(paths.root), markup=False)
-        return 2
-    finally:
-        stack.kill()
-        shutil.rmtree(paths.scratch, ignore_errors=True)
-        if checks is not None and _passed(checks):  # else what is to be judged would be gone
-            for place in _evidence(paths):
+
+    def run() -> bool:
+        passed = False
+        try:
+            with Screen(record, console):
+                paths.claim()
+                checks = _run(record, paths, stack)
+            passed = all(check.passed for check in checks)
+        finally:
+            stack.kill()
+            shutil.rmtree(paths.scratch, ignore_errors=True)
+            for place in _evidence(paths) if passed else ():  # else what is to be judged would be gone
                 shutil.rmtree(place, ignore_errors=True)
-    _tell(console, paths, record, checks)
-    return 0 if _passed(checks) else 1
+        _tell(console, paths, record, checks)
+        return passed
 
-
-def _passed(checks: list[Check]) -> bool:
-    return all(check.passed for check in checks)
+    code = exit_code(run, console, not_run="the soak could not be run, or not judged:", stopped="")
+    if code == INTERRUPTED:
+        console.print(f"stopped; nothing is left running, {len(record.kills)} kills stand in {SOAK_FILE}")
+    if code == NOT_RUN and record.kills:
+        console.print(f"{len(record.kills)} kills were made; what they left is in", str(paths.root), markup=False)
+    return code
 
 
 def _evidence(paths: SoakDirectory) -> tuple[Path, ...]:
@@ -103,12 +98,10 @@ def _run(record: RunRecord, paths: SoakDirectory, stack: Stack) -> list[Check]:
     epochs = max(1, round(minutes * EPOCHS_PER_MINUTE)) + SPARE_EPOCHS
     per_epoch = record.settings["flights"] // epochs + 1, record.settings["reports"] // epochs + 1
     kills = Kills(kill_plan(seed, max(1, round(minutes * KILLS_PER_MINUTE))), for_s=60 * minutes)
-    exit_code = run_pipeline(
-        record, paths, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(paths, record, [])
-    )
+    code = run_pipeline(record, paths, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(paths, record, []))
     record.stage("verdict")
-    checks = [*life_checks(record, exit_code, None), *kill_checks(record, exit_code)]
-    if exit_code == 0:
+    checks = [*life_checks(record, code, None), *kill_checks(record, code)]
+    if code == 0:
         checks += verdict(paths.places(stack.environment()), record.history, record.note)
     record.end_stage()
     _write(paths, record, checks)

@@ -1,6 +1,6 @@
 """A driver that moves: what can happen to the plans of a checkpoint that a forgotten driver may still write to.
 
-Run is the code of production: `reconcile` at a start, `SparkLog.barrier` and `check_batch` before a decision. Modelled
+Production's code runs: `reconcile` at a start, `SparkLog.epoch_input` and `check_batch` before a decision. Modelled
 is what surrounds it: files that are written over, as in an object store; a source that grows, so that two drivers plan
 one batch differently; drivers that die, or stand still before they write a file and wake up after their successors.
 State is not modelled; commits that come late with another state are the simulator's.
@@ -9,32 +9,89 @@ State is not modelled; commits that come late with another state are the simulat
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from tpc.chaos.explorer.branches import PIPELINE
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.moving_files import QUERY, ExploredSparkLog, File
-from tpc.coordinator.spark.late_plans import check_batch
-from tpc.coordinator.spark.query_log import source_offsets
+from tpc.chaos.explorer.search import Exploration, Model, Move, Search
+from tpc.coordinator.spark import reconcile as reconciling
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.overwritten_offsets import check_batch
+from tpc.coordinator.spark.query_log import SparkLog, source_offsets
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import TpcError
+from tpc.handles import PipelineId
 from tpc.history import History
-from tpc.manifest import Barrier, Manifest
+from tpc.manifest import EpochInput, Manifest
 
+PIPELINE = PipelineId("explored")
 ROWS = 3
 """How many the source will have."""
 ROWS_AT_ONCE = 2
 _COMMIT = "v1\n{}"
 
 
+# Spark's plans and commits in memory: a later write stands over an earlier one, as in an object store.
+
+QUERY = "q"
+
+
+class File(NamedTuple):
+    """One of Spark's files: `offsets` or `commits`, of a batch."""
+
+    kind: str
+    batch: int
+    text: str
+
+
+class ExploredSparkLog(SparkLog):
+    """The files of a world, in memory."""
+
+    def __init__(self, files: frozenset[File]) -> None:
+        super().__init__(LocalFiles(Path("/explored")))
+        self.texts = {(kind, batch): text for kind, batch, text in files}
+
+    def query_id(self) -> str | None:
+        """See `SparkLog.query_id`."""
+        return QUERY
+
+    def batches(self, kind: str) -> list[int]:
+        """See `SparkLog.batches`."""
+        return sorted(batch for of_kind, batch in self.texts if of_kind == kind)
+
+    def read(self, kind: str, batch: int) -> str | None:
+        """See `SparkLog.read`."""
+        return self.texts.get((kind, batch))
+
+    def agrees_with_checksum(self, kind: str, batch: int) -> bool:
+        """See `SparkLog.agrees_with_checksum`: there are no checksum files here."""
+        return True
+
+    def restore(self, kind: str, batch: int, text: str) -> None:
+        """See `SparkLog.restore`."""
+        self.texts[kind, batch] = text
+
+    def move_aside(self, kind: str, batch: int) -> None:
+        """See `SparkLog.move_aside`."""
+        del self.texts[kind, batch]
+
+    def files_now(self) -> frozenset[File]:
+        """All of them."""
+        return frozenset(File(kind, batch, text) for (kind, batch), text in self.texts.items())
+
+
+# The world around them -------------------------------------------------------------------------------------------
+
+
 class Decided(NamedTuple):
     """An epoch in the log, and the rows that its branches hold: those that the query that wrote them had planned."""
 
-    barrier: Barrier
+    epoch_input: EpochInput
     rows: tuple[int, int]
 
 
@@ -46,7 +103,7 @@ class Driver:
     batch: int
     position: int
     plan: str = ""
-    barrier: Barrier | None = None
+    epoch_input: EpochInput | None = None
 
 
 @dataclass(frozen=True)
@@ -74,14 +131,6 @@ class MovingWorld:
         return replace(self, files=frozenset(each for each in self.files if each[:2] != file[:2]) | {file})
 
 
-class Move(NamedTuple):
-    """In words, the world after it, and whether a way to the end may not rely on it."""
-
-    label: str
-    world: MovingWorld
-    is_fault: bool = False
-
-
 def plan_of(made_at_ms: int, end: int) -> str:
     """An `offsets/N` that reads up to `end`."""
     return f'v1\n{{"batchTimestampMs":{made_at_ms}}}\n{{"rows":{end}}}'
@@ -92,20 +141,7 @@ def end_of(offsets: tuple[str, ...]) -> int:
     return int(json.loads(offsets[0])["rows"]) if offsets else 0
 
 
-def moves(world: MovingWorld) -> Iterator[Move]:
-    """What can happen next."""
-    if world.leader is None:
-        yield from _starts(world)
-    else:
-        yield from _steps(world, world.leader)
-        if world.faults:
-            yield Move("the driver dies", replace(world, leader=None, faults=world.faults - 1), is_fault=True)
-    if world.late is not None:
-        arrived = replace(world, late=None).with_file(world.late)
-        yield Move(f"a late {world.late.kind}/{world.late.batch} arrives", arrived, is_fault=True)
-
-
-def _starts(world: MovingWorld) -> Iterator[Move]:
+def _starts(world: MovingWorld) -> Iterator[Move[MovingWorld]]:
     """Another driver takes over: what is decided is finished, then Spark's files are put right."""
     spark = ExploredSparkLog(world.files)
     try:
@@ -123,14 +159,14 @@ def _runs_nothing() -> None:
     raise Violation("catch-up", "Spark's commits are never lost here, and a start runs a batch again")
 
 
-def _steps(world: MovingWorld, driver: Driver) -> Iterator[Move]:
+def _steps(world: MovingWorld, driver: Driver) -> Iterator[Move[MovingWorld]]:
     batch = driver.batch
     if driver.does == "plan":
         yield from _plans(world, driver)
     elif driver.does == "batch":
         yield _batch(world, driver)
-    elif driver.does == "decide" and driver.barrier is not None:
-        decided = Decided(driver.barrier, (driver.position, end_of(source_offsets(driver.plan))))
+    elif driver.does == "decide" and driver.epoch_input is not None:
+        decided = Decided(driver.epoch_input, (driver.position, end_of(source_offsets(driver.plan))))
         after = replace(world, log=(*world.log, decided), leader=replace(driver, does="commit"))
         yield Move(f"epoch {batch} is decided", after)
     elif driver.does == "commit":
@@ -141,7 +177,7 @@ def _steps(world: MovingWorld, driver: Driver) -> Iterator[Move]:
         yield from _writes(world, File("commits", batch, _COMMIT), Driver("plan", batch + 1, end))
 
 
-def _plans(world: MovingWorld, driver: Driver) -> Iterator[Move]:
+def _plans(world: MovingWorld, driver: Driver) -> Iterator[Move[MovingWorld]]:
     """What Spark has planned before is what it runs; else a plan reads some of the rows that there are by then."""
     planned = world.text("offsets", driver.batch)
     if planned is not None:
@@ -154,7 +190,7 @@ def _plans(world: MovingWorld, driver: Driver) -> Iterator[Move]:
         yield from _writes(planned_once_more, File("offsets", driver.batch, plan), runs)
 
 
-def _writes(world: MovingWorld, file: File, then: Driver) -> Iterator[Move]:
+def _writes(world: MovingWorld, file: File, then: Driver) -> Iterator[Move[MovingWorld]]:
     """The driver writes a file; or stands still just before, is taken for dead, and writes it late."""
     name = f"{file.kind}/{file.batch}"
     yield Move(f"{name} is written", replace(world.with_file(file), leader=then))
@@ -163,19 +199,19 @@ def _writes(world: MovingWorld, file: File, then: Driver) -> Iterator[Move]:
         yield Move(f"the driver is taken for dead before it writes {name}", forgotten, is_fault=True)
 
 
-def _batch(world: MovingWorld, driver: Driver) -> Move:
+def _batch(world: MovingWorld, driver: Driver) -> Move[MovingWorld]:
     """The batch function: the files must say what the query runs, and what was decided."""
     batch, spark = driver.batch, ExploredSparkLog(world.files)
     made_at_ms = json.loads(driver.plan.split("\n")[1])["batchTimestampMs"]
     running = RunningPlan(frozenset(source_offsets(driver.plan)), made_at_ms)
     try:
-        barrier = spark.barrier(batch, stateful=False)
-        check_batch(_history(world.log), batch, barrier, running)
+        epoch_input = spark.epoch_input(batch, stateful=False)
+        check_batch(_history(world.log), batch, epoch_input, running)
     except TpcError as error:
         return Move(f"the driver ends: {error.what}", replace(world, leader=None))
     if batch < len(world.log):
         return Move(f"epoch {batch} was complete", replace(world, leader=replace(driver, does="return")))
-    decides = replace(driver, does="decide", barrier=barrier)
+    decides = replace(driver, does="decide", epoch_input=epoch_input)
     return Move(f"epoch {batch} is prepared", replace(world, leader=decides))
 
 
@@ -183,28 +219,71 @@ def _batch(world: MovingWorld, driver: Driver) -> Move:
 def _history(log: tuple[Decided, ...]) -> History:
     """What the log tells; Spark's files are looked at when the last epoch is finished."""
     last = len(log) - 1 if log else None
-    manifests = {epoch: Manifest(PIPELINE, 1, epoch, decided.barrier, {}) for epoch, decided in enumerate(log)}
+    manifests = {epoch: Manifest(PIPELINE, 1, epoch, decided.epoch_input, {}) for epoch, decided in enumerate(log)}
     return History(pipeline=PIPELINE, query_id=QUERY, last_intent=last, last_complete=last, manifests=manifests)
 
 
-# What must hold ---------------------------------------------------------------------------------------------------
+# The search ------------------------------------------------------------------------------------------------------
 
 
-def check(world: MovingWorld) -> None:
-    """What holds in every world. Raises `Violation`."""
-    read = 0
-    for epoch, (barrier, rows) in enumerate(world.log):
-        said = end_of(barrier.start), end_of(barrier.end)
-        if rows != said:
-            raise Violation("exactly-once", f"epoch {epoch} is said to be rows {said}, and its branches hold {rows}")
-        if rows[0] != read:
-            raise Violation("exactly-once", f"epoch {epoch} begins with row {rows[0]}, and the last ended at {read}")
-        read = rows[1]
+class MovingModel(Model[MovingWorld]):
+    """Everything that drivers can do to a checkpoint, and what must hold meanwhile."""
+
+    def __init__(self, scope: MovingScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def first(self) -> MovingWorld:
+        """An empty checkpoint."""
+        return MovingWorld(faults=self._scope.moving_faults)
+
+    def moves(self, world: MovingWorld) -> Iterator[Move[MovingWorld]]:
+        """What can happen next."""
+        if world.leader is None:
+            yield from _starts(world)
+        else:
+            yield from _steps(world, world.leader)
+            if world.faults:
+                yield Move("the driver dies", replace(world, leader=None, faults=world.faults - 1), is_fault=True)
+        if world.late is not None:
+            arrived = replace(world, late=None).with_file(world.late)
+            yield Move(f"a late {world.late.kind}/{world.late.batch} arrives", arrived, is_fault=True)
+
+    def check(self, world: MovingWorld) -> None:
+        """What holds in every world. Raises `Violation`."""
+        read = 0
+        for epoch, (epoch_input, rows) in enumerate(world.log):
+            said = end_of(epoch_input.start), end_of(epoch_input.end)
+            if rows != said:
+                raise Violation(
+                    "exactly-once", f"epoch {epoch} is said to be rows {said}, and its branches hold {rows}"
+                )
+            if rows[0] != read:
+                raise Violation(
+                    "exactly-once", f"epoch {epoch} begins with row {rows[0]}, and the last ended at {read}"
+                )
+            read = rows[1]
+
+    def is_goal(self, world: MovingWorld) -> bool:
+        """All rows are in complete epochs, and the driver waits for more."""
+        driver = world.leader
+        if driver is None or driver.does != "plan" or world.completed != len(world.log):
+            return False
+        return driver.position == ROWS and world.text("offsets", driver.batch) is None
 
 
-def is_goal(world: MovingWorld) -> bool:
-    """All rows are in complete epochs, and the driver waits for more."""
-    driver = world.leader
-    if driver is None or driver.does != "plan" or world.completed != len(world.log):
-        return False
-    return driver.position == ROWS and world.text("offsets", driver.batch) is None
+@dataclass(frozen=True)
+class MovingScope:
+    """How often drivers may die, or be taken for dead, while the source's rows are read."""
+
+    moving_faults: int = 3
+
+    def run(self) -> Exploration:
+        """Search all of it, until something is violated."""
+        said = logging.getLogger(reconciling.__name__)
+        level = said.level
+        said.setLevel(logging.ERROR)  # it warns of each of the many plans that it puts right
+        try:
+            return Search(MovingModel(self)).run()
+        finally:
+            said.setLevel(level)

@@ -1,7 +1,7 @@
-"""A state as a participant: what can happen to it next, over the store's own rules.
+"""A state as a participant: what can happen to it, over the store's own rules.
 
-Modelled is what surrounds the store (`stateful_store`): a log, another sink that may lose its branch, coordinators that
-die or come late, a backup that is put back.
+Modelled is what surrounds the rules: a store whose transactions are whole or not at all, a log, another sink that may
+lose its branch, coordinators that die or come late, a backup that is put back.
 """
 
 from __future__ import annotations
@@ -11,9 +11,77 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.stateful_store import EMPTY, Branch, Content, StoreModel
-from tpc.coordinator.service.state.rules import NO_EPOCH
+from tpc.chaos.explorer.search import Exploration, Model, Move, Search
+from tpc.coordinator.service.state import rules
+from tpc.coordinator.service.state.rules import NO_EPOCH, Delta
 from tpc.sink import Verdict
+
+# The store. A content is the tuple of the epochs folded into it: one applied twice, out of order or undecided shows.
+
+Content = tuple[int, ...]
+
+
+class Branch(NamedTuple):
+    """A prepared delta: its epoch, the term and attempt that made it, and the epoch on which it rests."""
+
+    epoch: int
+    term: int
+    attempt: int
+    rests_on: int
+
+    @property
+    def name(self) -> str:
+        """Its handle."""
+        return f"{self.epoch}.{self.term}.{self.attempt}"
+
+
+@dataclass(frozen=True)
+class StoreModel:
+    """What is durable of a state."""
+
+    applied: int = NO_EPOCH
+    entries: Content = ()
+    marked: frozenset[Branch] = frozenset()
+    prepared: frozenset[Branch] = frozenset()
+    kept: Content = ()
+    """Epochs whose changes are kept apart."""
+
+    @property
+    def content(self) -> Content:
+        """What it holds."""
+        return self.entries + self.kept
+
+    def commit(self, branch: Branch, complete: int) -> tuple[Verdict, StoreModel]:
+        """One transaction; what it answers, the rules say."""
+        marked, prepared = (frozenset(b.name for b in held) for held in (self.marked, self.prepared))
+        delta = Delta(branch.name, branch.epoch, branch.rests_on, branch.rests_on)
+        if answer := rules.outcome([delta], rules.Shown(self.applied, marked, prepared)):
+            return answer.verdict, self
+        return Verdict.COMMITTED, StoreModel(
+            branch.epoch,
+            self.entries,
+            frozenset(each for each in self.marked if each.epoch >= complete) | {branch},
+            self.prepared - {branch},
+            (*self.kept, branch.epoch),
+        )
+
+    def compacted(self, complete: int) -> StoreModel:
+        """Once one more epoch is among the entries, of those that somebody knows to be complete."""
+        due = rules.to_compact(self.kept, complete)[:1]
+        kept = tuple(epoch for epoch in self.kept if epoch not in due)
+        return replace(self, entries=(*self.entries, *due), kept=kept)
+
+    def before(self, epoch: int) -> Content | None:
+        """The content before an epoch; None where it cannot be had any more."""
+        if rules.not_undoable(epoch, [*self.entries, *self.kept], self.kept):
+            return None
+        return self.entries + tuple(of for of in self.kept if of < epoch)
+
+
+EMPTY = StoreModel()
+
+
+# The world around it ---------------------------------------------------------------------------------------------
 
 
 class Intent(NamedTuple):
@@ -70,29 +138,7 @@ class StateWorld:
         return tuple(intent.epoch for intent in self.log[: max(end, 0)] if intent.branch is not None)
 
 
-class Move(NamedTuple):
-    """In words, the world after it, and whether a way to the end may rely on it."""
-
-    label: str
-    world: StateWorld
-    is_fault: bool = False
-
-
-def moves(world: StateWorld) -> Iterator[Move]:
-    """What can happen next."""
-    if world.leader is None:
-        yield Move("another coordinator takes over", _taken_over(world))
-    else:
-        yield from _steps(world, world.leader)
-    if world.late is not None:
-        yield from _late_message(world, world.late)
-    yield from _compactions(world)
-    if world.faults:
-        once_less = replace(world, faults=world.faults - 1)
-        yield from (Move(label, after, is_fault=True) for label, after in _faults(once_less))
-
-
-def _compactions(world: StateWorld) -> Iterator[Move]:
+def _compactions(world: StateWorld) -> Iterator[Move[StateWorld]]:
     """Beside the epochs, by whoever leads or has led, up to what it knows to be complete."""
     for who, known in (("the leader", world.leader), ("a coordinator taken for dead", world.late)):
         store = world.store if known is None else world.store.compacted(known.complete)
@@ -121,7 +167,7 @@ def _faults(world: StateWorld) -> Iterator[tuple[str, StateWorld]]:
         yield "the backup is put back", replace(world, store=world.backup, went_back=True)
 
 
-def _late_message(world: StateWorld, late: Leader) -> Iterator[Move]:
+def _late_message(world: StateWorld, late: Leader) -> Iterator[Move[StateWorld]]:
     gone = replace(world, late=None)
     if late.branch is not None and late.does == "prepare":
         store = replace(world.store, prepared=world.store.prepared | {late.branch})
@@ -150,7 +196,7 @@ def _taken_over(world: StateWorld) -> StateWorld:
     )
 
 
-def _steps(world: StateWorld, leader: Leader) -> Iterator[Move]:
+def _steps(world: StateWorld, leader: Leader) -> Iterator[Move[StateWorld]]:
     epoch, branch, store = len(world.log), leader.branch, world.store
 
     def then(does: str, changed: StateWorld = world, **known: object) -> StateWorld:
@@ -174,7 +220,7 @@ def _steps(world: StateWorld, leader: Leader) -> Iterator[Move]:
         yield Move("the state is read", then("begin", content=store.content, rests_on=store.applied))
 
 
-def _commit(world: StateWorld, leader: Leader, pending: Intent) -> Iterator[Move]:
+def _commit(world: StateWorld, leader: Leader, pending: Intent) -> Iterator[Move[StateWorld]]:
     epoch, branch, verdict, store = *pending, Verdict.ALREADY, world.store
     if branch is not None:
         verdict, store = store.commit(branch, leader.complete)
@@ -207,3 +253,66 @@ def _repaired(world: StateWorld, leader: Leader, pending: Intent, *, is_lost: bo
         world = replace(world, store=store, log=(*world.log[:-1], Intent(pending.epoch, branch)))
     ran = replace(leader, content=before, rests_on=rests_on, branch=branch, attempts=leader.attempts + 1)
     return replace(world, is_other_lost=False, leader=ran)
+
+
+# The search ------------------------------------------------------------------------------------------------------
+
+
+class StateModel(Model[StateWorld]):
+    """Everything that can happen to a state, and what must hold meanwhile."""
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def first(self) -> StateWorld:
+        """A coordinator has begun, and there is nothing yet."""
+        return StateWorld(epochs=self._scope.epochs, faults=self._scope.state_faults)
+
+    def moves(self, world: StateWorld) -> Iterator[Move[StateWorld]]:
+        """What can happen next."""
+        if world.leader is None:
+            yield Move("another coordinator takes over", _taken_over(world))
+        else:
+            yield from _steps(world, world.leader)
+        if world.late is not None:
+            yield from _late_message(world, world.late)
+        yield from _compactions(world)
+        if world.faults:
+            once_less = replace(world, faults=world.faults - 1)
+            yield from (Move(label, after, is_fault=True) for label, after in _faults(once_less))
+
+    def check(self, world: StateWorld) -> None:
+        """What holds in every state. Raises `Violation`."""
+        store, pending, end = world.store, world.pending, len(world.log)
+        if store.applied >= end:
+            raise Violation("beyond", f"the store has applied epoch {store.applied}, and {end - 1} is the last decided")
+        if store.content != world.folded(store.applied + 1):
+            raise Violation("content", f"at epoch {store.applied} the store holds {store.content}")
+        last = {world.last_change}
+        if pending is not None:
+            last.add((world.folded(pending.epoch) or (NO_EPOCH,))[-1])
+        if store.applied not in last and not world.went_back:
+            raise Violation("position", f"the store is at epoch {store.applied}, not at one of {sorted(last)}")
+        if pending is not None and not world.went_back and store.before(pending.epoch) != world.folded(pending.epoch):
+            raise Violation("undo", f"epoch {pending.epoch} is not complete, and cannot be taken back")
+        leader = world.leader
+        if leader is not None and leader.does in ("begin", "prepare", "decide") and leader.content != world.folded(end):
+            raise Violation("memory", f"epoch {end} runs on {leader.content} in memory, not on {world.folded(end)}")
+
+    def is_goal(self, world: StateWorld) -> bool:
+        """All epochs are complete, or a store that has gone back has stopped the pipeline."""
+        stopped = world.leader is not None and world.leader.does == "stop"
+        return (stopped and world.went_back) or world.completed == world.epochs - 1
+
+
+@dataclass(frozen=True)
+class StateScope:
+    """How much may happen to a state beside what must."""
+
+    state_faults: int = 2
+    epochs: int = 3
+
+    def run(self) -> Exploration:
+        """Search all of it, until something is violated."""
+        return Search(StateModel(self)).run()

@@ -7,28 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tpc.chaos.explorer.changelog_search import ChangelogScope
-from tpc.chaos.explorer.moving_search import MovingScope
-from tpc.chaos.explorer.search import Exploration, Search
-from tpc.chaos.explorer.service_search import ServiceScope
-from tpc.chaos.explorer.stateful_search import StateScope
-
-
-@dataclass(frozen=True)
-class Scope:
-    """How much may happen in one search beside what must; losses are those of a sink's markers."""
-
-    faults: int
-    rivals: int
-    renewals: int = 0
-    give_ups: int = 0
-    losses: int = 0
-    log_losses: int = 0
-
-    def run(self) -> Exploration:
-        """Search all of it."""
-        return Search(**asdict(self)).run()
-
+from tpc.chaos.explorer.changelog import ChangelogScope
+from tpc.chaos.explorer.moving import MovingScope
+from tpc.chaos.explorer.protocol.model import Scope
+from tpc.chaos.explorer.search import Exploration
+from tpc.chaos.explorer.service.model import ServiceScope
+from tpc.chaos.explorer.stateful import StateScope
 
 GIVE_UPS = Scope(faults=1, rivals=0, give_ups=1, losses=1)
 """An operator gives up any sink of a decided epoch, whatever has become of it; and a sink loses its markers."""
@@ -43,6 +27,8 @@ SERVICE = ServiceScope(service_faults=2)
 """A service: several sources, one cut, what is read again, an epoch that is run again."""
 SERVICE_ON_DISK = ServiceScope(service_faults=1, on_disk=True)
 """The same with a state of which only a part is in memory."""
+SERVICE_WITH_TIMERS = ServiceScope(service_faults=1, timers=True, timed_events=2)
+"""The same with a timer by the clock and a state that tells what expires: epochs without events, and odd clocks."""
 
 CHANGELOG = ChangelogScope(changelog_faults=2)
 """A state's changelog: its branches, its compaction, and a disk that is lost at every moment."""
@@ -60,6 +46,8 @@ WHOLE: tuple[AnyScope, ...] = (
     STATES,
     SERVICE,
     SERVICE_ON_DISK,
+    SERVICE_WITH_TIMERS,
+    replace(SERVICE_WITH_TIMERS, on_disk=True, timed_events=1),
     CHANGELOG,
     MOVING,
 )
@@ -73,6 +61,7 @@ QUICK = (
     STATES,
     replace(SERVICE, service_faults=1),
     SERVICE_ON_DISK,
+    replace(SERVICE_WITH_TIMERS, timed_events=1),
     CHANGELOG,
     MOVING,
 )

@@ -62,6 +62,10 @@ class StepFault:
     lasts. `waits_for_branches`: at a step of a task, wait until the epoch's other tasks have prepared so many branches.
     `lost`: for a lost reply that a proxy makes; without one the step raises what a lost reply looks like. `held`: the
     process waits at the step until whoever holds the case has made the fault elsewhere, and recorded it.
+
+    `after_epochs`: only once so many epochs are complete that this life has run itself, and in an epoch of its own; at
+    the `nth` branch of the pass about to be prepared, or when `nth` sinks have committed and others not (`progress`).
+    `delay_s`: so long after the step, whatever goes on then; for a kill of the driver.
     """
 
     step: str
@@ -74,6 +78,9 @@ class StepFault:
     waits_for_branches: int = 0
     lost: LostReply | None = None
     held: bool = False
+    after_epochs: int | None = None
+    nth: int = 1
+    delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.step not in failpoints.STEPS:

@@ -39,12 +39,19 @@ def append(path: Path, hit: StepHit) -> None:
         os.close(descriptor)
 
 
-def read(path: Path) -> list[StepHit]:
-    """All hits up to now; none when nothing was recorded yet."""
+def read(path: Path, offset: int = 0) -> list[StepHit]:
+    """All hits up to now, from byte `offset` on; none when nothing was recorded yet."""
+    return read_on(path, offset)[0]
+
+
+def read_on(path: Path, offset: int) -> tuple[list[StepHit], int]:
+    """The hits from byte `offset` on, and where those that come later begin."""
     if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    return [StepHit(**json.loads(line)) for line in lines[:-1]]
+        return [], offset
+    with path.open("rb") as file:
+        file.seek(offset)
+        whole, _, _ = file.read().rpartition(b"\n")
+    return [StepHit(**json.loads(line)) for line in whole.splitlines()], offset + len(whole) + bool(whole)
 
 
 def prepared(hits: Iterable[StepHit], epoch: int | None = None) -> int:

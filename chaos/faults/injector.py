@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from tpc.chaos.faults.fault import (
     ZOMBIE,
     StepFault,
 )
+from tpc.chaos.faults.progress import Answer, answer_at
 from tpc.errors import PutUnknownError, TransientError
 from tpc.support.deadlines import Deadline
 
@@ -40,6 +41,8 @@ POLL_S = 0.02
 STOPPED_S = 0.05
 STOPPED_EVERYWHERE_S = 0.5
 EXIT_CODE = 9
+ENDS_WITHIN_S = 10.0
+"""How long a process that is to end with its driver may live on: Spark's cluster ends an executor a little later."""
 HELD_TIMEOUT_S = 60.0
 
 
@@ -56,11 +59,17 @@ class Injector:
     faults: Mapping[int, StepFault] = field(default_factory=dict)
     is_watched: bool = False
     """Whether a process that has survived its fault waits at its next step until readers have looked."""
+    recorded_from: int = 0
+    """At which byte the recording of this life begins."""
     _putting: dict[str, Any] = field(default_factory=dict)
     """The record that is being put: the steps at the disk say only its slot."""
+    _delayed: set[int] = field(default_factory=set)
+    """The faults whose time runs."""
 
     def install(self) -> None:
         """Stand at every step of this process, and of the executors that it gives work to."""
+        if self._hits.exists():
+            self.recorded_from = self._hits.stat().st_size
         failpoints.install(dict.fromkeys(failpoints.STEPS, self))
 
     def __call__(self, step: str, where: Mapping[str, Any]) -> None:
@@ -69,10 +78,13 @@ class Injector:
             self._putting = {name: value for name, value in where.items() if name in ("kind", "epoch")}
         elif step.startswith("log."):
             where = {**self._putting, **where}
-        hits.append(self._hits, hits.StepHit(time.time(), os.getpid(), self.life, step, where))
+        hit = hits.StepHit(time.time(), os.getpid(), self.life, step, where)
+        hits.append(self._hits, hit)
         for number, fault in self.faults.items():
             if not claim_file(self.directory, number).exists():
-                if fault.is_at(step, where):
+                if fault.after_epochs is not None:
+                    self._make_when_due(number, fault, hit)
+                elif fault.is_at(step, where):
                     self._make(number, fault, step, where)
                 elif _comes_between(fault, step, where):
                     self._let_pass(number, fault)
@@ -83,12 +95,32 @@ class Injector:
     def _hits(self) -> Path:
         return self.directory / HITS_FILE
 
+    def _make_when_due(self, number: int, fault: StepFault, hit: hits.StepHit) -> None:
+        """Make a fault that goes by what this life has done, or wait for it at another process's step."""
+        if hit.step not in (fault.step, "sink.commit") or number in self._delayed:
+            return
+        recorded = (each for each in hits.read(self._hits, self.recorded_from) if each.life == self.life)
+        answer = answer_at(fault, recorded, hit)
+        if answer is Answer.DUE and fault.delay_s:
+            self._delayed.add(number)
+            timer = threading.Timer(fault.delay_s, self._make, (number, fault, hit.step, hit.where))
+            timer.daemon = True
+            timer.start()
+            return
+        if answer is Answer.DUE:
+            self._make(number, fault, hit.step, hit.where)
+        elif answer is Answer.HOLD:
+            wait_until(fired_file(self.directory, number).exists, HELD_TIMEOUT_S)
+        if answer is not Answer.GO_ON and fault.kind == KILL_DRIVER:
+            time.sleep(ENDS_WITHIN_S)  # it ends with its driver, and must do nothing before: send no commit, say
+
     def _make(self, number: int, fault: StepFault, step: str, where: Mapping[str, Any]) -> None:
         if fault.waits_for_branches and not wait_until(
             lambda: self._prepared_by_others(where) >= fault.waits_for_branches
         ):
             _put(vain_file(self.directory, number), {"waited_for": "the branches of the other tasks"})
         record = _observed(fault, step, where) | {"prepared": hits.prepared(hits.read(self._hits), where.get("epoch"))}
+        record |= self._also_recorded(fault)
         if not _put(claim_file(self.directory, number), record):
             return
         if fault.lost is not None or fault.held:
@@ -97,6 +129,10 @@ class Injector:
             return
         _put(fired_file(self.directory, number), record)
         self._act(fault)
+
+    def _also_recorded(self, _fault: StepFault) -> Mapping[str, Any]:
+        """What else the record of a fault says, from just before it is made."""
+        return {}
 
     def _let_pass(self, number: int, fault: StepFault) -> None:
         """Wait for the fault; for a stop until it has reached this thread too, which must hold nothing then."""
@@ -213,6 +249,14 @@ def looked_file(directory: Path, number: int) -> Path:
 def vain_file(directory: Path, number: int) -> Path:
     """Where the process at the step of fault `number` says what it has waited for in vain."""
     return directory / f"vain-{number}.json"
+
+
+def waiting(directory: Path, faults: Iterable[StepFault]) -> Iterator[tuple[int, StepFault, dict[str, Any]]]:
+    """The faults that are made elsewhere, whose processes wait at their steps: each with its number and its claim."""
+    for number, fault in enumerate(faults):
+        claim = claim_file(directory, number)
+        if (fault.held or fault.lost is not None) and claim.exists() and not armed_file(directory, number).exists():
+            yield number, fault, json.loads(claim.read_text())
 
 
 def record_made(directory: Path, number: int, at: float, request: str | None = None) -> None:

@@ -29,7 +29,7 @@ from tpc.chaos.flights.targets import (
 )
 from tpc.chaos.flights.topics import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
 from tpc.settings import resolve
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 

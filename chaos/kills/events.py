@@ -1,8 +1,7 @@
-"""What happens in a killed run, as the killer tells it: steps that are reached, kills, lives that fall silent."""
+"""What happens in a killed run beside the steps that are reached: kills, and lives that fall silent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,13 +35,3 @@ class Silence:
 
     def __str__(self) -> str:
         return f"life {self.life}: no step in {self.seconds:g} s after {self.last_step or 'its start'}"
-
-
-@dataclass(frozen=True)
-class StepReached:
-    """A failpoint that was reached: when, by which process, at which step, where."""
-
-    at: float
-    pid: int
-    step: str
-    where: Mapping[str, Any]

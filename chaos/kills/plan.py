@@ -1,6 +1,6 @@
 """Which kills a run gets: a seed says at which steps of the protocol, after how many epochs, in which order.
 
-A plan is data. Who carries it out, and which kills count, is in `killer`.
+A plan is data. Each kill is a fault (`chaos.faults`) that its process makes; the plan is carried out in `killed_run`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+from tpc.chaos.faults.fault import KILL_DRIVER, StepFault
 
 KILLS = 9
 """The default: every step once, and three at a random wall time."""
@@ -29,6 +31,21 @@ class Step(str, Enum):
     BEFORE_COMPLETE = "after the commits, before the complete record"
     BEFORE_SPARK_COMMIT = "after complete, before Spark's own commit"
 
+    @property
+    def failpoint(self) -> str:
+        """The step of the protocol at which it is."""
+        return _FAILPOINTS[self]
+
+
+_FAILPOINTS = {
+    Step.DURING_PASS: "pass.prepare",
+    Step.BEFORE_INTENT: "epoch.prepared",
+    Step.BEFORE_COMMITS: "epoch.decided",
+    Step.BETWEEN_COMMITS: "sink.committed",
+    Step.BEFORE_COMPLETE: "epoch.committed",
+    Step.BEFORE_SPARK_COMMIT: "epoch.completed",
+}
+
 
 @dataclass(frozen=True)
 class StepKill:
@@ -44,6 +61,11 @@ class StepKill:
     def __str__(self) -> str:
         return self.step.value
 
+    @property
+    def fault(self) -> StepFault:
+        """It, as the process makes it that comes to the step."""
+        return StepFault(self.step.failpoint, KILL_DRIVER, after_epochs=self.epochs, nth=self.nth)
+
 
 @dataclass(frozen=True)
 class TimedKill:
@@ -53,6 +75,11 @@ class TimedKill:
 
     def __str__(self) -> str:
         return f"{self.delay_s:.1f} s after an epoch"
+
+    @property
+    def fault(self) -> StepFault:
+        """It, as the driver makes it."""
+        return StepFault("epoch.completed", KILL_DRIVER, after_epochs=0, delay_s=self.delay_s)
 
 
 Kill: TypeAlias = StepKill | TimedKill

@@ -1,7 +1,7 @@
 """Everything that happened in one run of the demo: lives, epochs, kills, recoveries, stages; for screen and report.
 
-It is told by the supervisor, by the killer (who sees every step of the protocol go by) and by the pipeline's log,
-and only takes down. Safe for several threads. Times are seconds since 1970.
+It is told by the run (`killed_run`), which sees every step of the protocol go by, and by the pipeline's log, and only
+takes down. Safe for several threads. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.kills.events import Killed, Silence, StepReached
+from tpc.chaos.faults.hits import StepHit
+from tpc.chaos.kills.events import Killed, Silence
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
@@ -132,14 +133,14 @@ class RunRecord:
             self.lives[-1].exit_code = exit_code
 
     def killed(self, kill: Killed) -> None:
-        """The killer has struck."""
+        """A kill was made."""
         with self.lock:
             self.kills.append(kill)
             running = self._running()
             if running is not None:
                 running.killed_at = kill.at
 
-    def reached(self, reached: StepReached) -> None:
+    def reached(self, reached: StepHit) -> None:
         """The pipeline has reached a step of the protocol."""
         with self.lock:
             if not self.lives:
@@ -152,7 +153,7 @@ class RunRecord:
             elif (epoch := reached.where.get("epoch")) is not None:
                 self._step(life, epoch, reached)
 
-    def _step(self, life: LifeSeen, epoch: int, reached: StepReached) -> None:
+    def _step(self, life: LifeSeen, epoch: int, reached: StepHit) -> None:
         running = self._running()
         if running is None or running.epoch != epoch:
             replayed = any(seen.epoch == epoch and seen.completed_at is not None for seen in self.seen)

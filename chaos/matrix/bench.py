@@ -19,7 +19,7 @@ from tpc.chaos.proxy import KAFKA, Proxy, proxied_mongo, proxied_postgres
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.servers.jars import Report
 from tpc.chaos.servers.kafka import KafkaServer
-from tpc.chaos.servers.ports import free_port
+from tpc.chaos.servers.ports import held_port
 from tpc.chaos.servers.server import LocalServer, Server
 from tpc.chaos.servers.stack import Stack
 
@@ -41,11 +41,10 @@ class MatrixBench:
         proxy, uri = exits.enter_context(proxied_mongo(stack.uri))
         self.proxies["mongo"] = proxy
         servers = stack.bootstrap
-        if isinstance(stack.kafka, KafkaServer) and stack.kafka.proxied_at is not None:
-            port = stack.kafka.proxied_at
-            through = Proxy("127.0.0.1", stack.kafka.proxied_target_port, KAFKA, port=port)
+        if isinstance(stack, ProxiedStack) and isinstance(stack.kafka, KafkaServer):
+            through = Proxy("127.0.0.1", stack.kafka.proxied_target_port, KAFKA, port=stack.held)
             self.proxies["kafka"] = exits.enter_context(through)
-            servers = f"127.0.0.1:{port}"
+            servers = f"127.0.0.1:{through.port}"
         self._proxied = Addresses(servers, dsn, uri)
         self.servers = Servers(stack)
         for session in self.sessions:
@@ -70,12 +69,18 @@ class MatrixBench:
             session.end_workers()
 
 
-def proxied_stack(directory: Path, report: Report | None = None) -> Stack:
-    """A stack whose broker can be reached through a proxy; not yet started."""
-    stack = Stack(directory, report=report)
-    if isinstance(stack.servers["kafka"], KafkaServer):
-        stack.servers["kafka"] = KafkaServer(directory / "kafka", proxied_at=free_port(), report=report)
-    return stack
+class ProxiedStack(Stack):
+    """A stack whose broker, where it is a local one, can be reached through a proxy.
+
+    The broker advertises the proxy's port, and so starts before it: the port is held from the beginning.
+    """
+
+    def __init__(self, directory: Path, report: Report | None = None) -> None:
+        super().__init__(directory, report=report)
+        self.held = held_port()
+        if isinstance(self.kafka, KafkaServer):
+            at = int(self.held.getsockname()[1])
+            self.servers["kafka"] = KafkaServer(directory / "kafka", proxied_at=at, report=report)
 
 
 @contextmanager

@@ -32,8 +32,8 @@ from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 from tpc.chaos.proxy import Action, Fired, Proxy, Rule
 from tpc.chaos.reports.tally import PASSED, SKIPPED
+from tpc.chaos.runner.ends import ENDED_BY_ERROR, FENCED
 from tpc.chaos.running.owned_processes import read_from
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 from tpc.support.deadlines import Deadline
 
 EPOCHS = 3
@@ -41,7 +41,6 @@ RECOVERY_BOUND_S = 60.0
 """The least; a machine that has shown that it needs longer is given longer."""
 RESTARTS = 2
 """How often a supervisor's restart may be needed: a system is slow, or another driver's task in the way."""
-ENDED_BY_ERROR = 1
 UNDECIDED = ("epoch.planned", "epoch.collected", "epoch.prepared")
 """Steps at which a process that stands still has an epoch that is not decided: its successor decides another one."""
 LOG_CHARACTERS = 6000
@@ -186,15 +185,9 @@ class CaseRun:
 
     def _recover(self) -> None:
         """Lives without a fault until one comes to the end; another one only after an error, as a supervisor would."""
-        if (life := self.drivers.lives[-1]).exit_code == 0:
-            return
-        for _ in range(1 + RESTARTS):
-            self.drivers.wait(life := self.drivers.begin({}))
-            if life.exit_code == 0:
-                return
-            if life.exit_code != ENDED_BY_ERROR:
-                break
-        raise CaseFailedError(f"life {life.number}, which nobody disturbed, ended with exit code {life.exit_code}")
+        last = self.drivers.until_end(RESTARTS, only_after=(ENDED_BY_ERROR,))
+        if last.exit_code != 0:
+            raise CaseFailedError(f"life {last.number}, which nobody disturbed, ended with exit code {last.exit_code}")
 
     def _end_zombies(self) -> None:
         """Let stopped drivers go on: they must end fenced or with an error, or with no step that they still took.
@@ -212,14 +205,12 @@ class CaseRun:
                 raise CaseFailedError(
                     f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
                 )
-            if self._must_be_fenced and zombie.exit_code != EXIT_FENCED:
+            if self._must_be_fenced and zombie.exit_code != FENCED:
                 code = zombie.exit_code
-                raise CaseFailedError(
-                    f"the zombie, life {zombie.number}, ended with {code}, not fenced ({EXIT_FENCED})"
-                )
+                raise CaseFailedError(f"the zombie, life {zombie.number}, ended with {code}, not fenced ({FENCED})")
         self.bench.tidy()  # the tasks of a dead driver end with their executor, sooner or later
         self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
-        self.drivers.wait(last := self.drivers.begin({}))
+        last = self.drivers.run()
         if last.exit_code != 0:
             raise CaseFailedError(f"the last life, {last.number}, ended with exit code {last.exit_code}")
 
@@ -335,9 +326,8 @@ class LostReplies:
 
     def arm(self, faults: Sequence[StepFault]) -> None:
         """Have the replies lost that processes wait for by now."""
-        for number, fault in enumerate(faults):
-            lost = fault.lost
-            if lost is None or number in self.rules or not injector.claim_file(self.directory, number).exists():
+        for number, fault, _ in injector.waiting(self.directory, faults):
+            if (lost := fault.lost) is None:
                 continue
             matching = lost.matching.replace("{pipeline}", f"tpc~{self.pipeline}~")
             on_fired = partial(self._record, number)

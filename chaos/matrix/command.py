@@ -25,11 +25,9 @@ from tpc.chaos.matrix.records import (
 from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
 from tpc.chaos.reports.matrix import write_matrix_report
 from tpc.chaos.reports.tally import FAILED, PASSED
+from tpc.chaos.running.commands import NOT_RUN, exit_code
 from tpc.chaos.running.run_directory import claim_directory
-from tpc.chaos.running.signals import terminated_as_interrupt
-from tpc.errors import ConfigurationError, LocalStackError
 
-INTERRUPTED = 130
 WORKERS = 2
 REPORT_FILE = "report.html"
 _OWN = {FILE_NAME, REPORT_FILE, SERVERS, WORK}
@@ -51,20 +49,21 @@ def run_matrix(
     """
     console = console or Console(highlight=False)
     place = Path(directory).resolve()
-    interrupted = False
-    try:
+
+    def run() -> bool:
         cases = chosen_cases(only, suites, seed)
         claim_directory(place, _OWN)
-        with terminated_as_interrupt():
-            _run(place, cases, seed, workers, {"only": only or "", "suites": ", ".join(suites)}, console)
-    except (ConfigurationError, LocalStackError) as error:
-        console.print("the cases could not be run:", str(error), style="red", markup=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        interrupted = True
-        console.print("stopped; nothing is left running")
-        if not (place / FILE_NAME).exists():
-            return INTERRUPTED
+        _run(place, cases, seed, workers, {"only": only or "", "suites": ", ".join(suites)}, console)
+        return not tally_of(place).runs[FAILED]
+
+    code = exit_code(run, console, not_run="the cases could not be run:")
+    if code != NOT_RUN and (place / FILE_NAME).exists():
+        _report(place, console)
+    return code
+
+
+def _report(place: Path, console: Console) -> None:
+    """What stays of a run, also of one that was interrupted; and its closing lines."""
     write_matrix_report(place / REPORT_FILE, json.loads((place / FILE_NAME).read_text()))
     failed = tally_of(place).runs[FAILED]
     shutil.rmtree(place / SERVERS, ignore_errors=True)
@@ -79,7 +78,6 @@ def run_matrix(
     if (mended := mended_line(place)) is not None:
         console.print(mended, soft_wrap=True)
     console.print(closing_line(place))
-    return INTERRUPTED if interrupted else int(failed > 0)
 
 
 def _run(

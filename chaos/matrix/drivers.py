@@ -5,10 +5,8 @@ What happens to them is noted in the case's record. Which faults strike them is 
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from tpc.chaos.faults.fault import StepFault
@@ -17,6 +15,7 @@ from tpc.chaos.matrix.lives import DriverLife, Order
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import Gateway, WarmSession
+from tpc.chaos.running.signals import send
 from tpc.support.deadlines import Deadline
 
 LIFE_TIMEOUT_S = 240.0
@@ -80,12 +79,28 @@ class Drivers:
         self.record.note(f"life {life.number} ended with exit code {life.exit_code}")
         return False
 
+    def run(self) -> DriverLife:
+        """A new life that no fault strikes, to its end, whichever it is."""
+        self.wait(life := self.begin({}))
+        return life
+
+    def until_end(self, restarts: int, *, only_after: Collection[int] | None = None) -> DriverLife:
+        """Unless the last life came to the end of its input: lives until one does, `restarts` more than one; the last.
+
+        Like a supervisor, none after an exit code that is not in `only_after`; None: after every one.
+        """
+        for _ in range(1 + restarts):
+            if self.lives[-1].exit_code == 0:
+                break
+            life = self.run()
+            if only_after is not None and life.exit_code not in only_after:
+                break
+        return self.lives[-1]
+
     def go_on(self, life: DriverLife, others: Iterable[int]) -> None:
         """Let a stopped life go on, and with it `others`: processes of its tasks that were stopped too."""
         self.record.note(f"life {life.number} may go on")
-        for pid in {life.pid, *others}:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT, {life.pid, *others})
 
     def end(self) -> None:
         """No life is left."""

@@ -151,8 +151,8 @@ class Judge:
             sent.setdefault(row.source, []).append(row.id)
         branches = {}
         for epoch, manifest in history.manifests.items():
-            starts = kafka_offsets(manifest.barrier.start).get(self.pipeline.source, {})
-            for partition, end in kafka_offsets(manifest.barrier.end).get(self.pipeline.source, {}).items():
+            starts = kafka_offsets(manifest.epoch_input.start).get(self.pipeline.source, {})
+            for partition, end in kafka_offsets(manifest.epoch_input.end).get(self.pipeline.source, {}).items():
                 branches[epoch, partition] = sent[partition][starts.get(partition, 0) : end]
         return {branch: ids for branch, ids in branches.items() if ids}
 

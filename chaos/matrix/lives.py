@@ -22,7 +22,7 @@ import psutil
 from tpc.chaos.faults.injector import Injector
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.sessions import Gateway
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,7 +30,7 @@ from tpc.chaos.matrix.service_pipeline import (
     is_called_for,
     visit_of,
 )
-from tpc.coordinator.service.barriers import watermark_of
+from tpc.coordinator.service.epoch_input import watermark_of
 
 if TYPE_CHECKING:
     from tpc.history import History

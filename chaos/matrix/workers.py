@@ -107,7 +107,7 @@ def _work(
     told: Queue[tuple[str, Any]],
 ) -> None:
     from tpc.chaos.matrix import set_ups
-    from tpc.chaos.matrix.bench import SESSIONS, proxied_stack, started_bench
+    from tpc.chaos.matrix.bench import SESSIONS, ProxiedStack, started_bench
 
     def say(line: str) -> None:
         told.put((_NEWS, line))
@@ -120,7 +120,7 @@ def _work(
     try:
         with (
             terminated_as_interrupt(),
-            proxied_stack(directory / SERVERS / name, say) as stack,
+            ProxiedStack(directory / SERVERS / name, say) as stack,
             started_bench(directory / WORK / name, stack, say, sessions=sessions) as bench,
         ):
             say("running")

@@ -59,7 +59,7 @@ def chosen(names: Iterable[str]) -> list[Program]:
 SHORTER = {sessions.SHORT_PROGRAM.name: sessions.SHORT_PROGRAM}
 """Those that take long, with less input: so they have their days too. `make programs` runs them whole."""
 
-PROGRAMS_A_DAY = 2
+PROGRAMS_A_DAY = 1
 
 
 def of_the_day(day: date) -> list[Program]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,18 +11,14 @@ from rich.console import Console
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen
 from tpc.chaos.programs.program import Program, check_examples
 from tpc.chaos.programs.run import run_program
+from tpc.chaos.running.commands import exit_code
 from tpc.chaos.running.run_directory import RunDirectory, claim_directory
-from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.class_archive import make_class_archive
-from tpc.chaos.servers.stack import Stack
+from tpc.chaos.servers.stack import Stack, in_environment
 from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.record import fault_json
 from tpc.chaos.user.run import RunResult
 from tpc.chaos.user.screen import Screen
-from tpc.errors import ConfigurationError, LocalStackError
-
-INTERRUPTED = 130
-"""The exit code that shells know for Ctrl-C."""
 
 
 def run_examples(names: Sequence[str], *, seed: int, directory: Path, console: Console | None = None) -> int:
@@ -34,7 +28,8 @@ def run_examples(names: Sequence[str], *, seed: int, directory: Path, console: C
     """
     console = console or Console(highlight=False)
     screen = Screen(console)
-    try:
+
+    def run() -> bool:
         programs = chosen(names)
         check_examples(programs)
         root = directory.resolve()
@@ -43,15 +38,14 @@ def run_examples(names: Sequence[str], *, seed: int, directory: Path, console: C
         for program in programs:
             UserRunDirectory(root / program.name).claim()
         make_class_archive()
-        with terminated_as_interrupt(), _servers(servers, programs, screen):
-            passed = [_run(program, UserRunDirectory(root / program.name), seed, screen) for program in programs]
-    except KeyboardInterrupt:
-        console.print("stopped; nothing is left running")
-        return INTERRUPTED
-    except (ConfigurationError, LocalStackError) as error:
-        console.print("could not be run:", str(error), style="red", markup=False, soft_wrap=True)
-        return 2
-    return 0 if all(passed) else 1
+        try:
+            with in_environment(_servers(servers, programs, screen)):
+                passed = [_run(one, UserRunDirectory(root / one.name), seed, screen) for one in programs]
+                return all(passed)
+        finally:
+            shutil.rmtree(servers, ignore_errors=True)
+
+    return exit_code(run, console)
 
 
 def _run(program: Program, paths: UserRunDirectory, seed: int, screen: Screen) -> bool:
@@ -72,19 +66,8 @@ def _show(outcome: RunResult, seed: int, screen: Screen) -> None:
     screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)
 
 
-@contextmanager
-def _servers(place: Path, programs: Sequence[Program], screen: Screen) -> Iterator[None]:
-    """Those that the programs need, and the variables that lead to them."""
+def _servers(place: Path, programs: Sequence[Program], screen: Screen) -> Stack:
+    """Those that the programs need."""
     needed = {server for program in programs for server in program.servers}
     wanted = {server: server in needed for server in ("kafka", "postgres", "mongo")}
-    stack = Stack(place, **wanted, report=screen.tell)
-    before = dict(os.environ)
-    try:
-        stack.start()
-        os.environ.update(stack.environment())
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        stack.kill()
-        shutil.rmtree(place, ignore_errors=True)
+    return Stack(place, **wanted, report=screen.tell)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import KILL_DRIVER, StepFault
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.user.attempts import Attempt
-from tpc.chaos.user.plan import PlannedFault
+from tpc.chaos.runner.attempts import Attempt, PlannedFault
 
 KILLS = 5
 AFTER_INTENT = 2

@@ -6,28 +6,24 @@ into an epoch of its own, and there is no round in peace.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits as hits_of
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.programs.kill_plan import check_kills, kill_plan
 from tpc.chaos.programs.program import EXAMPLES, Program, check_examples
+from tpc.chaos.runner.lives import LifeProcesses
+from tpc.chaos.runner.rounds import Rounds
 from tpc.chaos.running.owned_processes import tail
 from tpc.chaos.user.account import Account, read_account
-from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
-from tpc.chaos.user.life_processes import LifeProcesses
-from tpc.chaos.user.rounds import Rounds
+from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.run import RunResult
 from tpc.chaos.user.target import Target
 from tpc.chaos.user.verdict import (
-    check_account,
+    check_end,
     check_expectation,
     check_run,
-    check_sinks,
-    check_something_expected,
     not_compared_sinks,
 )
 from tpc.support.deadlines import Deadline
@@ -48,7 +44,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
     program.feed(paths.work)
     account_file = paths.steps / "account"
     processes = LifeProcesses(
-        f"{program.name}:pipeline",
+        ("tpc.chaos.user.life_program", f"{program.name}:pipeline"),
         paths.steps,
         paths.pipeline_log,
         limit_s=LIFE_LIMIT_S,
@@ -78,10 +74,7 @@ def _judge(program: Program, account: Account, paths: UserRunDirectory, outcome:
     target = Target(program.name, program.expected, readers=program.readers)
     expected = target.expected_rows()
     check_expectation(target, account, expected)
-    outcome.checks.append(check_something_expected(expected))
-    outcome.checks += check_sinks(target, account, expected, lambda text: text)
-    outcome.checks += program.checks(paths.work)
-    outcome.checks += check_account(account)
+    outcome.checks += check_end(target, account, expected, lambda text: text, own=lambda: program.checks(paths.work))
     outcome.not_compared += [
         one for one in not_compared_sinks(target, account, expected) if one.sink not in program.checked
     ]
@@ -92,8 +85,8 @@ def _environment(paths: UserRunDirectory) -> dict[str, str]:
 
     But that Spark's Python workers are forked with their imports done: each of six lives would make them four times.
     """
-    path = os.pathsep.join(filter(None, (str(EXAMPLES), str(Path.cwd()), os.environ.get("PYTHONPATH"))))
-    temporary = str(paths.temporary)  # who is killed leaves his scratch files
-    ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(paths.work)}
-    ours["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.python.daemon.module={WORKER_DAEMON} pyspark-shell"
-    return {**os.environ, "SPARK_LOCAL_DIRS": temporary, **ours}
+    return {
+        **paths.environment(EXAMPLES),
+        "SPARK_LOCAL_DIRS": str(paths.temporary),
+        "PYSPARK_SUBMIT_ARGS": f"--conf spark.python.daemon.module={WORKER_DAEMON} pyspark-shell",
+    }

@@ -7,7 +7,7 @@
     caught_by = "explorer (durable)"
 
     [[mutant.edit]]
-    in = "Sweeper.sweep"
+    in = "AbortRules.sweep"
     old = '''
     if doubt.resource not in spared and self._may_abort(doubt)
     '''
@@ -34,7 +34,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-RULES = (*range(1, 19), 20, 23, 24, 25, 28, 29, 30, 31, 32, 34, 35, 38)
+RULES = (*range(1, 19), 20, 23, 24, 25, 28, 29, 30, 31, 32, 33, 34, 35, 38)
 """The rules of the protocol that mutants break."""
 
 _CAUGHT_BY = re.compile(r"(?P<check>[a-z][a-z ]*[a-z]) \((?P<invariant>[\w-]+)\)")
@@ -68,7 +68,7 @@ class Edit:
     """Whole lines of one definition, and what is there instead of them in the mutant."""
 
     definition: str
-    """The qualified name of a function, a class or a constant, as `Sweeper.sweep`."""
+    """The qualified name of a function, a class or a constant, as `AbortRules.sweep`."""
     old: tuple[str, ...]
     """Indented as much as `new` is in relation to it, and otherwise as little as possible."""
     new: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The parts of a proof as work for one queue: the searches, the blocks of seeds, the mutants.
+"""The parts of a proof as work for one queue: the searches, the blocks of seeds, the mutants, those of the machine.
 
 What they find is the same however they are scheduled. The longest search comes first; beside it are seeds, since the
 checks of a mutant have deadlines; and last the mutants with the shortest ones, so that all cores end at about one time.
@@ -15,6 +15,9 @@ from tpc.chaos.explorer.whole import WHOLE, Whole, explore
 from tpc.chaos.prove.bars import Bar
 from tpc.chaos.prove.checks import CHECKS, check_named
 from tpc.chaos.prove.controls import Controls
+from tpc.chaos.prove.machine.made import Made
+from tpc.chaos.prove.machine.sample import Sample
+from tpc.chaos.prove.machine.scores import Tried
 from tpc.chaos.prove.mutant import Mutant
 from tpc.chaos.prove.trial import MutantTrial, try_mutant
 from tpc.chaos.prove.work import Work, in_a_process
@@ -58,12 +61,30 @@ def add_mutants(
     named = {mutant.expected.check for mutant in mutants if mutant.expected is not None}
     for check in sorted(CHECKS, key=lambda check: check.deadline_s, reverse=True):
         if check.name in named:
-            work.add(partial(controls.of, check), bar.begin, lambda _: None)
+            work.add(partial(controls.of, check), bar.begin, lambda _: None, waits=check.waits)
     # Those that may take long, since they need servers, begin first: nobody waits for them alone at the end.
     longest_first = sorted(mutants, key=_deadline_s, reverse=True)
-    futures = {m.name: work.add(partial(try_mutant, m, controls), bar.begin, tried) for m in longest_first}
+    futures = {
+        m.name: work.add(partial(try_mutant, m, controls), bar.begin, tried, waits=_waits(m)) for m in longest_first
+    }
     return [futures[mutant.name] for mutant in mutants]
+
+
+def add_machine(
+    work: Work, made: Sequence[Made], sample: Sample, bar: Bar, tell: Callable[[Tried], None]
+) -> list[Future[Tried]]:
+    """The machine's mutants that were drawn."""
+
+    def tried(one: Tried) -> None:
+        bar.advance(1)
+        tell(one)
+
+    return [work.add(partial(sample.tried, each), bar.begin, tried) for each in made]
 
 
 def _deadline_s(mutant: Mutant) -> float:
     return 0.0 if mutant.expected is None else check_named(mutant.expected.check).deadline_s
+
+
+def _waits(mutant: Mutant) -> bool:
+    return mutant.expected is not None and check_named(mutant.expected.check).waits

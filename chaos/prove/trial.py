@@ -9,8 +9,8 @@ out, so that the others count. What is left is not judged either.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -77,16 +77,29 @@ _FATES = {
 """By the result that decides, the first of these that any check has."""
 
 
+def _own_deadline_s(check: Check) -> float:
+    return check.deadline_s
+
+
 def try_mutant(
-    mutant: Mutant, controls: Controls, among: Sequence[Check] = CHECKS, *, crash_ends: bool = False
+    mutant: Mutant,
+    controls: Controls,
+    among: Sequence[Check] = CHECKS,
+    *,
+    crash_ends: bool = False,
+    limit_s: Callable[[Check], float] = _own_deadline_s,
 ) -> MutantTrial:
-    """Try these checks on one mutant. `crash_ends`: the first check that crashes or hangs is the last one, too."""
+    """Try these checks on one mutant, each for as long as `limit_s` says.
+
+    `crash_ends`: the first check that crashes or hangs is the last one, too.
+    """
     started = time.monotonic()
     results: list[tuple[str, Found]] = []
     try:
         with copied(mutant) as copy:
             for check in _telling_checks(statements_of(mutant, sources()), mutant.expected, controls, among):
-                results.append((check.name, _judged(copy, check, controls, mutant.expected)))
+                limited = replace(check, deadline_s=limit_s(check))
+                results.append((check.name, _judged(copy, limited, controls, mutant.expected)))
                 outcome = results[-1][1]["outcome"]
                 if outcome == VIOLATED or (crash_ends and outcome == BROKEN):
                     break

@@ -50,12 +50,18 @@ class ConnectionFault:
 class Proxy:
     """Listens at `port` of 127.0.0.1 while its `with` block lasts, and passes bytes on to one server and back.
 
-    `protocol` (POSTGRES, KAFKA, MONGO) is needed for rules only. `port` 0 takes a free one. Bytes that the protocol
-    does not explain, those of an encrypted connection among them, are passed on untouched.
+    `protocol` (POSTGRES, KAFKA, MONGO) is needed for rules only. `port` 0 takes a free one; a socket that is bound to
+    a port (`servers.ports.held_port`) is listened at, and closed in the end. Bytes that the protocol does not explain,
+    those of an encrypted connection among them, are passed on untouched.
     """
 
     def __init__(
-        self, target_host: str, target_port: int, protocol: Callable[[], Framing] | None = None, *, port: int = 0
+        self,
+        target_host: str,
+        target_port: int,
+        protocol: Callable[[], Framing] | None = None,
+        *,
+        port: int | socket.socket = 0,
     ) -> None:
         self.target = (target_host, target_port)
         self._protocol = protocol or OpaqueFraming
@@ -73,10 +79,15 @@ class Proxy:
 
     def __enter__(self) -> Proxy:
         """Raises `LocalServerError` when the port is taken."""
-        try:
-            self._listener = socket.create_server((HOST, self._wanted_port))
-        except OSError as error:
-            raise LocalServerError(f"the proxy cannot listen at port {self._wanted_port}: {error}") from error
+        wanted = self._wanted_port
+        if isinstance(wanted, socket.socket):
+            wanted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as of a server's: soon free in the end
+            self._listener = wanted
+        else:
+            try:
+                self._listener = socket.create_server((HOST, wanted))
+            except OSError as error:
+                raise LocalServerError(f"the proxy cannot listen at port {wanted}: {error}") from error
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{self.port}", daemon=True)
         self._thread.start()

@@ -1,10 +1,11 @@
-"""What a run makes of the signals that end it."""
+"""What a run makes of the signals that end it, and the signals that it sends."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -19,3 +20,10 @@ def terminated_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to each of these processes; one that has ended is left out."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

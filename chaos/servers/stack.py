@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -166,6 +167,23 @@ class Stack:
             lines.append(f"{name:<9}{_without_password(server.address)}")
             lines.extend(f"{'':<9}{note}" for note in server.notes)
         return "\n".join(lines)
+
+
+@contextmanager
+def in_environment(stack: Stack | None, variables: Mapping[str, str] | None = None) -> Iterator[None]:
+    """While the block lasts `stack` runs, if there is one, and the environment leads to it and has these variables."""
+    before = dict(os.environ)
+    try:
+        if stack is not None:
+            stack.start()
+            os.environ.update(stack.environment())
+        os.environ.update(variables or {})
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if stack is not None:
+            stack.kill()
 
 
 def _without_password(address: str) -> str:

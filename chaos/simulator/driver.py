@@ -21,6 +21,7 @@ from tpc.chaos.simulator.world import PIPELINE, World
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.json import JSONObject
 from tpc.schemas import Columns
 
@@ -53,16 +54,16 @@ class Driver:
         clock = SimulatedClock(place.world, process)
         sinks = [SimulatedSink(system, process, self._generation) for system in place.systems.values()]
         self.log = SimulatedLog(place.log)
+        self.runtime = SparkRuntime(CHECKPOINT, SimulatedSparkLog(place.spark))
         self.coordinator = Coordinator(
             PIPELINE,
             sinks,
             self.log,
-            CHECKPOINT,
+            self.runtime,
             place.settings,
             clock=clock,
             journal=Journal(self.log, lambda: f"{place.world.random.getrandbits(64):016x}"),
             pool=InlineExecutor(),
-            spark_log=SimulatedSparkLog(place.spark),
         )
 
     def _generation(self) -> int | None:
@@ -76,7 +77,7 @@ class Driver:
         self.process.evidence.got_on()
         self.place.spark.leader = max(self.place.spark.leader, self.process.number)
         self.world.tell(f"leads as generation {self._generation()}")
-        coordinator.reconcile(self._run_one_batch)
+        self.runtime.reconcile(coordinator, self._run_one_batch)
         self.process.evidence.got_on()
         query = SimulatedQuery(self.place.spark, self._run_epoch)
         quiet = 0
@@ -110,9 +111,9 @@ class Driver:
 
     def _run_epoch(self, batch: Batch, epoch: int) -> bool:
         """The batch function, as `PipelineQuery` makes it. Whether it has made other rows than it makes as a rule."""
-        engine = self.coordinator.engine
-        barrier = self.coordinator.barrier(epoch, batch.plan, stateful=self.place.spark.stateful)
-        simulated = SimulatedPass(self.world, engine, self.place.systems, barrier, batch)
+        engine, stateful = self.coordinator.engine, self.place.spark.stateful
+        epoch_input = self.runtime.epoch_input(self.coordinator, epoch, batch.plan, stateful=stateful)
+        simulated = SimulatedPass(self.world, engine, self.place.systems, epoch_input, batch)
         with engine.epoch(epoch, simulated) as running:
             if running.replay is None:
                 manifest = simulated.write(epoch, running.generation)

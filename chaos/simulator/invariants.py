@@ -39,7 +39,7 @@ def judge_so_far(place: Place, ledger: Ledger) -> list[Finding]:
 def _decided_and_complete(place: Place, ledger: Ledger) -> Iterator[Finding]:
     """The source is read to its end, and every epoch is complete in every sink."""
     last = len(ledger.decisions) - 1
-    end = _end(ledger.decisions[last].manifest.barrier.end[0]) if last >= 0 else 0
+    end = _end(ledger.decisions[last].manifest.epoch_input.end[0]) if last >= 0 else 0
     if end != place.spark.rows:
         yield Invariant.LIVE, f"the source has {place.spark.rows} rows, the last decided epoch ends at {end}"
     for epoch, decision in sorted(ledger.decisions.items()):
@@ -83,7 +83,7 @@ def _doubled(system: System, ledger: Ledger) -> Iterator[Finding]:
 
 def _epoch_of(row: int, ledger: Ledger) -> int | None:
     """The decided epoch that has read a row of the source."""
-    return next((e for e, d in ledger.decisions.items() if row < _end(d.manifest.barrier.end[0])), None)
+    return next((e for e, d in ledger.decisions.items() if row < _end(d.manifest.epoch_input.end[0])), None)
 
 
 def _end(offsets: str) -> int:
@@ -96,7 +96,7 @@ def _state(place: Place, ledger: Ledger) -> Iterator[Finding]:
         return
     state, last = 0, len(ledger.decisions)
     for _, decision in sorted(ledger.decisions.items()):
-        state = next_state(state, _end(decision.manifest.barrier.end[0]))
+        state = next_state(state, _end(decision.manifest.epoch_input.end[0]))
     if place.spark.states.get(last) != state:
         yield Invariant.STATE, f"version {last} of the state is {place.spark.states.get(last)}, not {state}"
 

@@ -13,7 +13,7 @@ from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.moving import LeftPlace, move
 from tpc.chaos.simulator.spark_query import ConcurrentQueriesError, PastBatchesError
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.operations import actions
 from tpc.errors import (
     ConfigurationError,
@@ -121,7 +121,7 @@ class Operator:
 
     def _is_overwritten(self, epoch: int, late: str | None) -> bool:
         decision = self.ledger.decisions.get(epoch)
-        return late is not None and decision is not None and late != decision.manifest.barrier.offsets_file
+        return late is not None and decision is not None and late != decision.manifest.epoch_input.offsets_file
 
     def _mend(self) -> None:
         """The disk had lied, a fenced process has written into Spark's log, or a sink went back: one is put right."""
@@ -166,7 +166,7 @@ class Operator:
         """As `tpc resolve` does, faults of the log included. Raises `Killed` when the power fails."""
         self.world.tell(f"operator: {resolution.action.value} of epoch {resolution.epoch} in {resolution.sink or '*'}")
         try:
-            actions.resolve(SimulatedLog(self.place.log), LocalFiles(Path(_lock_directory().name)), resolution)
+            actions.resolve(SimulatedLog(self.place.log), LocalCheckpoint(Path(_lock_directory().name)), resolution)
         except TpcError as error:
             self.world.tell(f"operator: {type(error).__name__}: {error}")
 

@@ -16,7 +16,7 @@ from tpc.effects import ReplayEpoch
 from tpc.errors import DataError, TransientError
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import Committable
 
 PARTITIONS = 2
@@ -50,12 +50,12 @@ class SimulatedPass:
     """The pass of one batch."""
 
     def __init__(
-        self, world: World, engine: Engine, systems: Mapping[str, System], barrier: Barrier, batch: Batch
+        self, world: World, engine: Engine, systems: Mapping[str, System], epoch_input: EpochInput, batch: Batch
     ) -> None:
         self.world = world
         self.engine = engine
         self.systems = systems
-        self.barrier = barrier
+        self.epoch_input = epoch_input
         self.batch = batch
         self.repeated_tasks = False
         self._attempts = 0
@@ -77,7 +77,7 @@ class SimulatedPass:
         wanted = {name: frozenset(self._partitions(system)) for name, system in self.systems.items()}
         branches = self._run(epoch, generation, wanted)
         self.engine.executor.phases.end("pass")
-        history, identities = self.engine.journal.history, self.engine.claim["sinks"]
+        history, identities = self.engine.journal.history, self.engine.generation_fields["sinks"]
         parts = {
             name: SinkPart(
                 kind=system.traits.kind,
@@ -90,7 +90,7 @@ class SimulatedPass:
             for number, (name, system) in enumerate(self.systems.items())
         }
         counts = {"rows": self.batch.end - self.batch.start}
-        return Manifest(PIPELINE, generation, epoch, self.barrier, parts, counts)
+        return Manifest(PIPELINE, generation, epoch, self.epoch_input, parts, counts)
 
     def _maybe_go_back(self, generation: int) -> None:
         able = [system for system in self.systems.values() if system.may_go_back()]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.world import World
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 CHECKPOINT = LocalFiles(Path("/simulated"))
@@ -186,7 +186,7 @@ class SparkDisk:
 
 
 class SimulatedSparkLog(SparkLog):
-    """Spark's log as a coordinator sees it (see `coordinator.spark_log.SparkLog`), without a disk."""
+    """Spark's log as a coordinator sees it (see `coordinator.spark.query_log.SparkLog`), without a disk."""
 
     def __init__(self, disk: SparkDisk) -> None:
         super().__init__(CHECKPOINT)

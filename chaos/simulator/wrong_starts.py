@@ -27,6 +27,7 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.savepoints.restoring import first_body_of_fork
 from tpc.coordinator.spark.reconcile import reconcile
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.errors import HistoryMismatchError, TpcError
 from tpc.fold import fold
 from tpc.handles import PipelineId
@@ -183,12 +184,11 @@ class WrongStarts:
             pipeline,
             sinks,
             log,
-            CHECKPOINT,
+            SparkRuntime(CHECKPOINT, SimulatedSparkLog(spark or self.place.spark)),
             self.place.settings,
             clock=SimulatedClock(self.world, self.process),
             journal=Journal(log, lambda: f"{self.world.random.getrandbits(64):016x}"),
             pool=InlineExecutor(),
-            spark_log=SimulatedSparkLog(spark or self.place.spark),
         )
         try:
             if schemas is None:

@@ -16,8 +16,9 @@ from typing import Any
 from rich.console import Console
 
 from tpc.chaos.reports.matrix import write_matrix_report
-from tpc.chaos.running.signals import terminated_as_interrupt
-from tpc.chaos.servers.stack import Stack
+from tpc.chaos.running.commands import exit_code
+from tpc.chaos.running.extra_demo import POSTGRES, REPORTS_AND_JARS, require_packages
+from tpc.chaos.servers.stack import VARIABLES, Stack, in_environment
 from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.plan import parse_kinds
 from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
@@ -25,12 +26,9 @@ from tpc.chaos.user.run import LIFE_LIMIT_S, RunResult, UserRun
 from tpc.chaos.user.screen import Screen
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import check_name, load_target
-from tpc.errors import ConfigurationError, LocalStackError
 
 DIRECTORY = Path("tpc-chaos-run")
 MINUTES = 5.0
-INTERRUPTED = 130
-"""The exit code that shells know for Ctrl-C."""
 
 
 def run_user_pipeline(
@@ -63,11 +61,14 @@ def run_user_pipeline(
     if events_per_epoch is not None:
         settings["events per epoch"] = events_per_epoch
     results = _Results(paths, screen, settings)
-    try:
+
+    def run() -> bool:
         kinds = parse_kinds(faults)
+        _require_packages(local_stack=local_stack)
         check_name(target)
         paths.claim()
-        with results.kept(), terminated_as_interrupt(), _servers(paths, screen, wanted=local_stack):
+        stack = Stack(paths.servers, report=screen.tell) if local_stack else None
+        with results.kept(), in_environment(stack, {VARIABLE: str(paths.work)}):
             loaded = load_target(target, expect)
             results.user_run = UserRun(
                 *(loaded, paths, kinds, seed, screen.tell),
@@ -75,13 +76,15 @@ def run_user_pipeline(
                 events_per_epoch=events_per_epoch,
             )
             results.outcome = results.user_run.run(minutes)
-    except KeyboardInterrupt:
-        console.print("stopped; nothing is left running")
-        return INTERRUPTED
-    except (ConfigurationError, LocalStackError) as error:
-        console.print("could not be run:", str(error), style="red", markup=False, soft_wrap=True)
-        return 2
-    return 0 if results.passed else 1
+        return results.passed
+
+    return exit_code(run, console)
+
+
+def _require_packages(*, local_stack: bool) -> None:
+    """Raise `NotInstalledError` for what would be missed later: the report is made when all faults are."""
+    postgres = [POSTGRES] if local_stack and not os.environ.get(VARIABLES["postgres"]) else []
+    require_packages("chaos", [*REPORTS_AND_JARS, *postgres])
 
 
 class _Results:
@@ -143,21 +146,3 @@ class _Results:
     def _tell_where(self) -> None:
         self.screen.console.print("report ", self.paths.report.as_uri(), soft_wrap=True)
         self.screen.console.print("record ", str(self.paths.result), soft_wrap=True)
-
-
-@contextmanager
-def _servers(paths: UserRunDirectory, screen: Screen, *, wanted: bool) -> Iterator[None]:
-    """The local servers, if they are wanted; and the variables that lead the user's functions to them and to `work`."""
-    stack = Stack(paths.servers, report=screen.tell) if wanted else None
-    before = dict(os.environ)
-    try:
-        if stack is not None:
-            stack.start()
-            os.environ.update(stack.environment())
-        os.environ[VARIABLE] = str(paths.work)
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        if stack is not None:
-            stack.kill()

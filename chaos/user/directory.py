@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,13 @@ class UserRunDirectory(RunDirectory):
     def report(self) -> Path:
         """The record for people."""
         return self.root / "chaos.html"
+
+    def environment(self, *importable: Path) -> dict[str, str]:
+        """Of a life's process: the modules in `importable` and here are found, and the user's functions find `work`."""
+        path = os.pathsep.join(filter(None, (*map(str, importable), str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+        temporary = str(self.temporary)  # who is killed leaves his scratch files
+        ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(self.work)}
+        return {"SPARK_LOCAL_DIRS": temporary, **os.environ, **ours}
 
     def claim(self) -> None:
         """As in `RunDirectory`; then the places in it that the run needs are there."""

@@ -1,7 +1,7 @@
 """Which faults a pipeline gets, in which order: drawn from a seed, from the steps that the pipeline was seen to reach.
 
 A plan is data: the same seed, kinds and steps give the same plan. A fault is described in `chaos.faults`; who carries
-the plan out, in `rounds`.
+the plan out, in `chaos.runner`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.hits import StepHit
+from tpc.chaos.runner.attempts import PlannedFault
 from tpc.errors import ConfigurationError
 
 KINDS: Mapping[str, str] = {
@@ -58,20 +59,6 @@ class Place:
     record: str | None = None
     on_worker: bool = False
     """Whether a Python worker was there, and not the driver, or the one process of a service."""
-
-
-@dataclass(frozen=True)
-class PlannedFault:
-    """A fault by the name that users know it by."""
-
-    kind: str
-    fault: StepFault
-
-    def __str__(self) -> str:
-        fault = self.fault
-        place = ", ".join(filter(None, (fault.record, fault.sink)))
-        held = f" for {fault.seconds:.1f} s" if self.kind == "hang" else ""
-        return f"{self.kind} at {fault.step}" + (f" ({place})" if place else "") + held
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

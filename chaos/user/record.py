@@ -11,7 +11,7 @@ from typing import Any
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.user.attempts import Attempt, recovery_s
+from tpc.chaos.runner.attempts import Attempt, recovery_s
 from tpc.chaos.user.verdict import NotCompared
 
 SUITE = "user"

@@ -8,33 +8,29 @@ a run is left before its end.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits as hits_of
 from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.faults.injector import HITS_FILE
+from tpc.chaos.runner.attempts import Attempt, Life, PlannedFault
+from tpc.chaos.runner.lives import LifeProcesses
+from tpc.chaos.runner.rounds import FAULTS_PER_ROUND, Rounds
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.user.account import Account, read_account
-from tpc.chaos.user.attempts import Attempt, UserLife
-from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
-from tpc.chaos.user.life_processes import LifeProcesses
-from tpc.chaos.user.plan import PlannedFault, learning_fault, places, places_for, plan
-from tpc.chaos.user.rounds import FAULTS_PER_ROUND, Rounds
+from tpc.chaos.user.directory import UserRunDirectory
+from tpc.chaos.user.plan import learning_fault, places, places_for, plan
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import Target
 from tpc.chaos.user.verdict import (
     NotCompared,
-    check_account,
+    check_end,
     check_expectation,
     check_run,
-    check_sinks,
-    check_something_expected,
     not_compared_sinks,
 )
 from tpc.errors import ConfigurationError, LocalStackError
@@ -54,7 +50,7 @@ class RunResult:
     """What a run has shown."""
 
     attempts: Sequence[Attempt]
-    lives: Sequence[UserLife]
+    lives: Sequence[Life]
     hits: Sequence[StepHit]
     checks: list[Check]
     not_compared: list[NotCompared] = field(default_factory=list)
@@ -84,14 +80,14 @@ class UserRun:
         self.seed = seed
         self.tell = tell
         self.processes = LifeProcesses(
-            target.name,
+            ("tpc.chaos.user.life_program", target.name),
             paths.steps,
             paths.pipeline_log,
             limit_s=life_limit_s,
             tell=tell,
             events_per_epoch=events_per_epoch,
         )
-        self.rounds = Rounds(self.processes, self._environment())
+        self.rounds = Rounds(self.processes, paths.environment())
         self.account_file = paths.steps / "account"
         self.sinks: tuple[Sink, ...] = ()
         """The pipeline's, as soon as they are known."""
@@ -108,12 +104,6 @@ class UserRun:
             attempt.fired = attempt.fired or self.processes.made(attempt)
         words = self._words(hiding(self.sinks))
         return RunResult(self._attempts(), self.processes.lives, self._hits(), [], words=words)
-
-    def _environment(self) -> dict[str, str]:
-        path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
-        temporary = str(self.paths.temporary)  # who is killed leaves his scratch files
-        ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(self.paths.work)}
-        return {"SPARK_LOCAL_DIRS": temporary, **os.environ, **ours}
 
     # Rounds ----------------------------------------------------------------------------------------------------
 
@@ -229,9 +219,7 @@ class UserRun:
         else:
             self.tell("reading what the sinks show")
             expected = self.target.expected_rows()
-            checks.append(check_something_expected(expected))
-            checks += check_sinks(self.target, account, expected, hide)
-            checks += check_account(account)
+            checks += check_end(self.target, account, expected, hide)
             not_compared = not_compared_sinks(self.target, account, expected)
         reached = places(hits)
         unplaced = tuple(kind for kind in self.kinds if not places_for(kind, reached))

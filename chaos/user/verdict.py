@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tpc.chaos.checkers.compare import SHOWN, Check, multisets_equal, nothing_left
+from tpc.chaos.runner.attempts import Attempt, Life
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.sink_rows import columns_of, comparable, read_rows, unreadable
 from tpc.chaos.user.target import Row, Target
 from tpc.errors import ConfigurationError
@@ -101,7 +101,20 @@ def check_account(account: Account) -> list[Check]:
     return [account.same_epoch, nothing_left("nothing is left behind", account.left)]
 
 
-def check_run(codes: Sequence[int], lives: Sequence[UserLife], attempts: Sequence[Attempt]) -> list[Check]:
+def check_end(
+    target: Target,
+    account: Account,
+    expected: Mapping[str, Sequence[Row]],
+    hide: Callable[[str], str],
+    *,
+    own: Callable[[], list[Check]] = lambda: [],
+) -> list[Check]:
+    """What must hold of the end state; `own` gives what is checked of this pipeline alone."""
+    sinks = check_sinks(target, account, expected, hide)
+    return [check_something_expected(expected), *sinks, *own(), *check_account(account)]
+
+
+def check_run(codes: Sequence[int], lives: Sequence[Life], attempts: Sequence[Attempt]) -> list[Check]:
     """The lives ended as the faults say, and every round came to its end."""
     tried = [attempt for attempt in attempts if attempt.fired is not None]
     wrong = tuple(f"fault {attempt.number}, {attempt.planned}: {attempt.wrong}" for attempt in tried if attempt.wrong)
@@ -127,6 +140,6 @@ def check_run(codes: Sequence[int], lives: Sequence[UserLife], attempts: Sequenc
     ]
 
 
-def _how_it_ended(life: UserLife) -> str:
+def _how_it_ended(life: Life) -> str:
     early = " before the end of its input" if life.left_early else ""
     return life.given_up or f"exit code {life.code}{early}"

@@ -19,6 +19,7 @@ from types import TracebackType
 from tpc.errors import CheckpointInUseError, FencedError
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
+from tpc.support.file_rights import inherit, inherit_at
 from tpc.support.own_descriptors import OwnDescriptor
 
 
@@ -67,8 +68,9 @@ class CheckpointLock:
         `CheckpointInUseError` naming the holder.
         """
         make_directories(self.path.parent)
-        descriptor = OwnDescriptor(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644))
+        descriptor = OwnDescriptor(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         try:
+            inherit(descriptor.number, self.path.parent)
             self._lock(descriptor.number, takeover=takeover)
         except BaseException:
             descriptor.close()
@@ -165,6 +167,7 @@ class CheckpointLock:
         """Whole or not at all. Not durable: a power cut ends everybody of whom it tells."""
         temporary = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
         temporary.write_text(text)
+        inherit_at(temporary)
         temporary.replace(place)
 
     def __enter__(self) -> CheckpointLock:

@@ -1,6 +1,6 @@
-"""What the text of a checkpoint names: its files, and the intent log that lies beside them.
+"""What the text of a checkpoint says of its place, and which intent log lies beside it.
 
-A path or a `file:` URL is a directory of this machine; every other URL is for Spark to reach.
+A path or a `file:` URL is a directory of this machine; every other URL is for the job's runtime to reach.
 """
 
 from __future__ import annotations
@@ -9,26 +9,17 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint, LocalCheckpoint
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.kernel.log.object_store import SCHEMES
 from tpc.coordinator.kernel.log.objects import ObjectLog
-from tpc.coordinator.spark.settings import local_checkpoint
-from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOTES = "TPC_NOTES"
 """Names the directory of this machine for the notes on checkpoints that are elsewhere."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_PASSWORD = re.compile(r"://[^/:@]*:(?!\d+(/|$))[^@]*@")
-"""Also one that holds a slash, as keys of stores do; `host:8020/a@b` has a port, and none."""
 
 
 def is_elsewhere(place: str) -> bool:
@@ -37,53 +28,26 @@ def is_elsewhere(place: str) -> bool:
     return url is not None and url[1].lower() != "file"
 
 
-def files_at(place: str, *, explicit_log: bool, session: SparkSession | None = None) -> CheckpointFiles:
-    """The checkpoint at `place`. Opens nothing. Raises `ConfigurationError` where none can be kept.
-
-    `explicit_log`: the intent log does not lie beside it. A file elsewhere is reached through `session`; where none is
-    given, through the one that this process has by then.
-    """
-    if not is_elsewhere(place):
-        _refuse_half_a_url(place)
-        return LocalFiles(local_checkpoint(place, explicit_log=explicit_log))
-    if _PASSWORD.search(place):
-        raise ConfigurationError(
-            "the checkpoint's URL holds a password (it is not shown here)",
-            remedy="give the file system its credentials by spark.hadoop.fs settings or the environment.",
-        )
-    url = place.rstrip("/")
-    return SparkFiles(url, _notes_on(url), session)
-
-
-def _refuse_half_a_url(place: str) -> None:
-    """Raises `ConfigurationError` for `hdfs:/jobs/x` and its like, which would be a directory below the current one."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", place) and not place.startswith("file:"):
-        raise ConfigurationError(
-            f"the checkpoint {place} is no whole URL and no path",
-            remedy="write it out (hdfs://namenode:8020/jobs/x, s3a://bucket/x); file: in small letters.",
-        )
-
-
-def log_beside(checkpoint: CheckpointFiles) -> Log:
+def log_beside(checkpoint: Checkpoint) -> Log:
     """Where the log of a pipeline lies that names no other place.
 
     Raises `ConfigurationError` where nothing beside the checkpoint can put if absent.
     """
-    if isinstance(checkpoint, LocalFiles):
+    if isinstance(checkpoint, LocalCheckpoint):
         return LocalLog(checkpoint.root / LOG_FOLDER)
     scheme = str(checkpoint).partition(":")[0].lower()
     if scheme not in SCHEMES:
         raise ConfigurationError(
             f"no intent log can lie beside the checkpoint {checkpoint}: of {scheme!r} it is not certain that a file is "
             "put only if it is absent",
-            remedy="pass log=SqlLog(...) or log=ObjectLog(...) to tpc.pipeline, and --log to commands.",
+            remedy="give the job log=SqlLog(...) or log=ObjectLog(...), and commands --log.",
         )
     return ObjectLog(f"{checkpoint}/{LOG_FOLDER.as_posix()}", prefix="")
 
 
-def local_root(checkpoint: CheckpointFiles) -> Path:
+def local_root(checkpoint: Checkpoint) -> Path:
     """The directory of a checkpoint on this machine. Raises `ConfigurationError` for one elsewhere."""
-    if isinstance(checkpoint, LocalFiles):
+    if isinstance(checkpoint, LocalCheckpoint):
         return checkpoint.root
     raise ConfigurationError(
         f"the checkpoint {checkpoint} is no directory of this machine: no savepoint is made of it",
@@ -101,9 +65,15 @@ def require_local(new: Path) -> None:
         )
 
 
-def _notes_on(url: str) -> Path:
+def notes_on(url: str) -> Path:
     """A directory for each checkpoint; of what lies there nothing has to outlive the machine."""
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    room = Path(os.environ.get(NOTES) or f"{home}/tpc").expanduser()
+    try:
+        room = Path(os.environ.get(NOTES) or f"{home}/tpc").expanduser()
+    except RuntimeError:  # a container's user often has neither HOME nor an entry in the list of users
+        raise ConfigurationError(
+            f"user {os.getuid()} has no home directory, where notes on the checkpoint {url} would lie",
+            remedy=f"set {NOTES} to a directory of this machine that this user may write.",
+        ) from None
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", url)[-60:].strip("-")
     return room / f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"

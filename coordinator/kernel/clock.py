@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from tpc.support import deadlines
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -18,6 +23,9 @@ class Clock(Protocol):
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Wait until `event` is set or the time is over; True when it is set."""
+
+    def within(self, timeout_s: float, call: Callable[[], Result], *, waiting_for: str) -> Result:
+        """The result of `call`; raises `TimeoutError` that names `waiting_for` when it takes longer."""
 
 
 class SystemClock:
@@ -34,3 +42,7 @@ class SystemClock:
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """See `Clock.wait`."""
         return event.wait(timeout_s)
+
+    def within(self, timeout_s: float, call: Callable[[], Result], *, waiting_for: str) -> Result:
+        """See `Clock.within`."""
+        return deadlines.within(timeout_s, call, waiting_for=waiting_for)

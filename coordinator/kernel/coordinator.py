@@ -1,51 +1,44 @@
-"""One process's claim on a pipeline: log, sinks and engine put together, without Spark.
+"""One process's claim on a pipeline: log, sinks and engine put together, whichever runtime computes the epochs.
 
-`take_over` is recovery up to the point where Spark may start: everything checked, the decided epoch finished, what
-nobody decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same object.
+`take_over` is recovery up to the point where the runtime may start: everything checked, the decided epoch finished,
+what is not decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same object.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
 
-from tpc import failpoints
 from tpc.consistency import joins_again
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.clock import Clock, SystemClock
 from tpc.coordinator.kernel.engine import Engine, EngineSettings
 from tpc.coordinator.kernel.heartbeat import this_process
+from tpc.coordinator.kernel.listeners import Listeners
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.kernel.observing import Observing
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
 from tpc.coordinator.kernel.preflight import Preflight
+from tpc.coordinator.kernel.runtime import Runtime
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs, rows_claimed
-from tpc.coordinator.spark.late_plans import check_batch
-from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.reconcile import check_identity, reconcile
-from tpc.coordinator.spark.running_plan import RunningPlan
-from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
+from tpc.errors import ConfigurationError, FencedError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
-from tpc.manifest import Barrier
 from tpc.schemas import Columns
 from tpc.sink import CheckContext, Sink
-from tpc.support.fenced_process import end_fenced_process
+from tpc.support.stopped_lock_holder import kill_stopped_lock_holder
 
 logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.epoch` per epoch.
+    """What leads a pipeline, in one process. `lock`, then `take_over` once, then `engine.epoch` per epoch.
 
-    The keyword arguments are for simulations: other time, another way to run the sinks' calls, another Spark.
+    The keyword arguments are for simulations: other time, another way to run the sinks' calls.
     """
 
     def __init__(
@@ -53,25 +46,23 @@ class Coordinator:
         pipeline: PipelineId,
         sinks: Iterable[Sink],
         log: Log,
-        checkpoint: CheckpointFiles,
+        runtime: Runtime,
         settings: EngineSettings,
         *,
         clock: Clock | None = None,
         journal: Journal | None = None,
         pool: Executor | None = None,
-        spark_log: SparkLog | None = None,
     ) -> None:
         self.pipeline = pipeline
-        self.checkpoint = checkpoint
-        self.spark_log = spark_log or SparkLog(checkpoint)
-        self.lineage = checkpoint.lineage()
+        self.runtime = runtime
+        self.checkpoint = runtime.checkpoint
         self.journal = journal or Journal(log)
         self.participants = Participants(pipeline, sinks, pool)
-        self.preflight = Preflight(pipeline, self.journal, self.participants, self.spark_log)
+        self.preflight = Preflight(pipeline, self.journal, self.participants, runtime)
         clock = clock or SystemClock()
-        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint.notes))
-        self._lock = CheckpointLock(checkpoint.notes, of=str(checkpoint))
-        self.observing = Observing(clock, ())
+        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(self.checkpoint.notes))
+        self._lock = CheckpointLock(self.checkpoint.notes, of=str(self.checkpoint))
+        self.observing = Listeners(clock, ())
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
         self._void_damage: JSONObject | None = None
@@ -79,7 +70,7 @@ class Coordinator:
         self.inputs: WantedInputs | None = None
         """What this start reads; None as with the columns."""
 
-    def observed_by(self, observing: Observing) -> None:
+    def observed_by(self, observing: Listeners) -> None:
         """Have `observing` told of every step of the machine, and closed with this coordinator."""
         self.engine.observe = self.observing = observing
 
@@ -90,7 +81,9 @@ class Coordinator:
             if takeover:
                 sinks = self.participants.sinks.values()
                 of_sinks = [path for sink in sinks for path in sink.locked_files()]
-                end_fenced_process(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
+                kill_stopped_lock_holder(
+                    self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks]
+                )
                 self._lock.retake()  # before a supervisor starts again whom that has ended
 
     def hold(self) -> None:
@@ -163,11 +156,16 @@ class Coordinator:
         for name in again:
             logger.warning("sink %s was removed on the record; it joins again from the next epoch on", name)
         # Only now: somebody who lost the claim must not leave an id of his own behind.
-        check_identity(self.journal.history, self.spark_log)
+        self.runtime.check_identity(self.journal.history)
         return swept
 
     def _may_claim_again(self) -> bool:
-        """Whether the slot of the claim holds no newer term: a dead coordinator's put may arrive late."""
+        """Whether the slot of the claim holds no newer term: a dead coordinator's put may arrive late.
+
+        One that has led is not asked: reading the log again would take the successor's history for its own.
+        """
+        if self.engine.has_led:
+            return False
         return self.read().generation < self.engine.state.generation and self.engine.begin_again()
 
     def _prepare_claim(self) -> list[str]:
@@ -178,61 +176,29 @@ class Coordinator:
         history, identities = self.preflight.check_claim(
             self.inputs, self._schemas or {}, void_unproven=self._void_damage is not None
         )
-        self.engine.claim = {
+        self.engine.generation_fields = {
             "sinks": identities,
-            "query_id": history.query_id or self.spark_log.query_id() or str(uuid.uuid4()),
+            "query_id": history.query_id or self.runtime.own_id() or str(uuid.uuid4()),
             **this_process(),
         }
         self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
         if self._void_damage is not None:
-            self.engine.claim["voided_by"] = self._void_damage
-        self.engine.claim |= rows_claimed(history, self.spark_log, self.inputs, self._schemas)
+            self.engine.generation_fields["voided_by"] = self._void_damage
+        self.engine.generation_fields |= rows_claimed(history, self.runtime, self.inputs, self._schemas)
         return joins_again(history, identities)
 
-    # Spark's log -----------------------------------------------------------------------------------------------
-
-    def reconcile(self, run_one_batch: Callable[[], None], folders: Sequence[int] = ()) -> None:
-        """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch.
-
-        `folders` is what `source_folders` tells of the query.
-        """
-        failpoints.hit("recovery.reconcile", generation=self.engine.state.generation)
-        with self._fenced_first():
-            self.journal.require_leading()
-            still_leading = self.journal.require_leading
-            reconcile(self.journal.history, self.spark_log, run_one_batch, still_leading, folders)
-        failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
-
-    def barrier(self, epoch: int, running: RunningPlan, *, stateful: bool) -> Barrier:
-        """The cut of `epoch` as Spark has planned it and runs it; of an undecided one made durable.
-
-        Raises `TransientError` before anything was done for the epoch, where Spark's files say otherwise than the
-        log, or than the query.
-        """
-        history = self.journal.history
-        with self._fenced_first(TransientError):
-            barrier = self.spark_log.barrier(epoch, stateful=stateful)
-            if epoch > (-1 if history.last_intent is None else history.last_intent) + 1:
-                self.journal.require_leading()  # else the machine says what is out of step
-            check_batch(history, epoch, barrier, running)
-            if epoch not in history.manifests:
-                self.spark_log.make_durable(epoch)
-        return barrier
-
-    @contextmanager
-    def _fenced_first(self, *also: type[TransientError]) -> Iterator[None]:
-        """What looks like a contradiction to a fenced coordinator is the work of the current leader."""
-        contradictions: tuple[type[TpcError], ...] = (HistoryMismatchError, *also)
-        with self.engine.annotate_errors():
-            try:
-                yield
-            except contradictions:
-                self.journal.require_leading()
-                raise
+    def tell_ready(self) -> None:
+        """One line in the log: everything is recovered, and the next epoch may come."""
+        state = self.engine.state
+        next_epoch = 0 if state.last_decided is None else state.last_decided + 1
+        logger.info(
+            "pipeline %s is recovered and ready: generation %d, next epoch %d",
+            *(self.pipeline, state.generation, next_epoch),
+        )
 
     def close(self) -> None:
         """Let go of connections, and of the checkpoint's lock whatever the sinks say. Idempotent."""
-        self.lineage.close()
+        self.runtime.close()
         try:
             self.participants.close()
         finally:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
-
-def epoch_rows(history: History, durations: Mapping[int, dict[str, float]] | None = None) -> list[dict[str, Any]]:
+def epoch_rows(history: History) -> list[dict[str, Any]]:
     """Every epoch that the log still holds, oldest first.
 
     Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `state` (rows,
     memory_bytes, disk_bytes), `start` and `end` (offsets per source), `sinks` (name -> rows, size_bytes, branches),
     `seconds` (phase -> seconds; "complete" is known once the next epoch is complete), `sink_seconds` (sink -> "write",
     "flush" and "prepare" of its slowest task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at`
-    (seconds since 1970); with Spark's own `durations` of epochs also `spark_seconds`.
+    (seconds since 1970).
     """
-    rows = [epoch_row(history, epoch) for epoch in sorted(history.manifests)]
-    if durations is not None:
-        for row in rows:
-            row["spark_seconds"] = durations.get(row["epoch"], {})
-    return rows
+    return [epoch_row(history, epoch) for epoch in sorted(history.manifests)]
 
 
 def epoch_row(history: History, epoch: int) -> dict[str, Any]:
@@ -47,8 +39,8 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
         "late": manifest.counts.get("late"),
         "unrouted": manifest.counts.get("unrouted", 0),
         "state": _state(manifest),
-        "start": list(manifest.barrier.start),
-        "end": list(manifest.barrier.end),
+        "start": list(manifest.epoch_input.start),
+        "end": list(manifest.epoch_input.end),
         "sinks": {
             name: {
                 "rows": part.rows,
@@ -67,24 +59,7 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
 
 
 def _state(manifest: Manifest) -> dict[str, int] | None:
-    """How large the state was when the epoch ended; None without state, or where Spark does not tell."""
+    """How large the state was when the epoch ended; None without state, or where the runtime does not tell."""
     names = {"rows": "state_rows", "memory_bytes": "state_memory_bytes", "disk_bytes": "state_disk_bytes"}
     counts = manifest.counts
     return {name: counts[count] for name, count in names.items() if count in counts} or None
-
-
-def spark_seconds(query: StreamingQuery | None) -> dict[int, dict[str, float]]:
-    """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
-    from py4j.protocol import Py4JError
-
-    if query is None:
-        return {}
-    try:
-        reports = query.recentProgress
-    except (Py4JError, OSError):  # its JVM has ended; the history itself is ours
-        return {}
-    return {
-        progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
-        for progress in reports
-        if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
-    }

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 FILE_NAME = "alive"
 BEAT_S = 0.5
+SILENT_S = 6 * BEAT_S
+"""A process that gives its heartbeat within so much runs, whether it is seen or not."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,28 @@ def this_process() -> dict[str, Any]:
 
 
 def current_leader(directory: Path) -> dict[str, Any] | None:
-    """The leading process, for people, and how old its heartbeat is by the file system clock; None without one."""
+    """The leading process, for people, and how old its heartbeat is by the file system clock; None without one.
+
+    `runs` is False where it is silent and this machine has no such process any more, None where that is not known.
+    """
     heartbeat = read_heartbeat(directory)
     if heartbeat is None or heartbeat.ended:
         return None
-    age_s = time.time() - (directory / FILE_NAME).stat().st_mtime
-    return {"process": heartbeat.process, "host": heartbeat.host, "age_s": max(0.0, age_s)}
+    try:
+        age_s = max(0.0, time.time() - (directory / FILE_NAME).stat().st_mtime)
+    except FileNotFoundError:
+        return None
+    runs = _is_seen(heartbeat)
+    if runs is False and age_s < SILENT_S:
+        runs = None
+    return {"process": heartbeat.process, "host": heartbeat.host, "age_s": age_s, "runs": runs}
+
+
+def _is_seen(heartbeat: Heartbeat) -> bool | None:
+    """Whether the process runs on this machine; None for another machine's. One of another container is not seen."""
+    if heartbeat.host != socket.gethostname():
+        return None
+    return heartbeat.boot == since_boot.which() and since_boot.is_running(heartbeat.process, heartbeat.began)
 
 
 class HeartbeatWriter:

@@ -1,4 +1,4 @@
-"""What every description of a user's has, a pipeline of Spark or a service: name, log, sinks, and who is told.
+"""What every description of a user's has, whichever runtime runs it: name, log, sinks, and who is told.
 
 How it runs is the business of the runtimes; the commands know no more of a job than this.
 """
@@ -10,20 +10,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.operations.monitoring.callbacks import OnComplete, OnDecisionNeeded
-from tpc.coordinator.spark.sink_contexts import check_takes_offsets, distinct
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, ParkedError
 from tpc.handles import PipelineId
 from tpc.history import History
+from tpc.parameter_types import kinds_checked
 from tpc.schemas import Columns
-from tpc.sink import CheckContext, Sink
+from tpc.sink import CheckContext, OffsetsCommitter, Sink
 from tpc.source_records import Inputs
 
 AnyJob = TypeVar("AnyJob", bound="Job")
+
+OnComplete = Callable[[dict[str, Any]], None]
+"""Is given the history's row of an epoch."""
+OnDecisionNeeded = Callable[[ParkedError], None]
 
 
 def refuse_foreign(options: Mapping[str, Any], foreign: Iterable[str], what: str, remedy: str) -> None:
@@ -55,6 +58,7 @@ class Job(ABC):
         self._offsets_sink = sink
         return self
 
+    @kinds_checked
     def on_complete(self: AnyJob, callback: OnComplete) -> AnyJob:
         """Call `callback` with the history's row of every complete epoch, at least once each and in their order.
 
@@ -64,6 +68,7 @@ class Job(ABC):
         self._on_complete.append(callback)
         return self
 
+    @kinds_checked
     def on_decision_needed(self: AnyJob, callback: OnDecisionNeeded) -> AnyJob:
         """Call `callback` with the `ParkedError` of an epoch that a sink refuses for good, from the same thread."""
         self._on_decision_needed.append(callback)
@@ -71,7 +76,7 @@ class Job(ABC):
 
     @property
     @abstractmethod
-    def checkpoint(self) -> CheckpointFiles:
+    def checkpoint(self) -> Checkpoint:
         """Where it keeps what outlives it."""
 
     @property
@@ -89,11 +94,11 @@ class Job(ABC):
         """The sinks of all routes, in their order."""
 
     def require_states(self, history: History) -> None:
-        """Raise `StateLostError` where a state of the job is lost. Only a service has some."""
+        """Raise `StateLostError` where a state of the job is lost. One without states of its own has none to lose."""
 
     @property
     def states_beside(self) -> frozenset[str]:
-        """The names of sinks that lie in the checkpoint's directory, and move with it: those of a service's states."""
+        """The names of sinks that lie in the checkpoint's directory, and move with it: those of its states."""
         return frozenset()
 
     @abstractmethod
@@ -111,8 +116,8 @@ class Job(ABC):
     def inputs(self) -> Inputs:
         """What it reads, in the order on record. Starts nothing, and asks no source."""
 
-    needs_spark: ClassVar[bool]
-    """Whether nothing of it can run where Spark and Java are missing."""
+    needs_java: ClassVar[bool]
+    """Whether nothing of it can run where Java is missing, and the package that drives it."""
 
     @abstractmethod
     def prepared(self) -> Preparation:
@@ -134,7 +139,36 @@ class Preparation:
     contexts: Mapping[str, CheckContext]
     columns: Mapping[str, Columns]
     ask_others: Callable[[bool], None]
-    """Asks the other processes of the job, with whether an answer is required: executors for what the sinks' writers
-    need there, after what was decided is finished, since that needs none of them; or the shards of a service."""
+    """Asks the other processes of the job, with whether an answer is required: those that will write its rows for what
+    the sinks' writers need there, after what was decided is finished, since that needs none of them; or its shards."""
     ask_sources: Callable[[], None]
     """Asks the sources whether they are what was read, and still have what comes next."""
+
+
+# What may be among the sinks of a job, asked of their descriptions alone.
+
+
+def distinct(sinks: Iterable[Sink], pipeline: PipelineId) -> tuple[Sink, ...]:
+    """Every sink once. Raises `ConfigurationError` for two of one name."""
+    by_name: dict[str, Sink] = {}
+    for sink in sinks:
+        if by_name.setdefault(sink.name, sink) is not sink:
+            raise ConfigurationError(
+                f"two sinks have the name {sink.name!r}",
+                pipeline=str(pipeline),
+                sink=sink.name,
+                remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
+            )
+    return tuple(by_name.values())
+
+
+def check_takes_offsets(sink: Sink, pipeline: PipelineId) -> None:
+    """Raises `ConfigurationError` for a sink whose committer is no `OffsetsCommitter`, and for what is no sink."""
+    if not isinstance(sink, Sink) or not isinstance(sink.committer(pipeline), OffsetsCommitter):
+        raise ConfigurationError(
+            f"a {type(sink).__name__} does not take source offsets",
+            pipeline=str(pipeline),
+            sink=sink.name if isinstance(sink, Sink) else None,
+            remedy="give offsets_to() a KafkaOffsetsSink, or a sink whose committer has prepare_offsets() "
+            "(tpc.sink.OffsetsCommitter); rows go to a sink by write(...).to(sink).",
+        )

@@ -1,6 +1,6 @@
 """What is worth telling of a pipeline, made of the machine's transitions: one notice per turn of an epoch or a start.
 
-Who is told, and how, is in `observing`.
+Who is told, and how, is in `listeners`.
 """
 
 from __future__ import annotations

@@ -45,10 +45,22 @@ class ParkedNote:
 
     def of(self, history: History) -> dict[str, Any] | None:
         """The note on the epoch that is pending in `history`, if a sink has refused it and nobody has decided that."""
-        if not self.path.exists():
-            return None
-        note: dict[str, Any] = json.loads(self.path.read_text())
-        pending = history.pending
-        if pending is None or note["epoch"] != pending.epoch:
+        note, pending = self._read(), history.pending
+        if note is None or pending is None or note["epoch"] != pending.epoch:
             return None
         return note if history.resolution(pending.epoch, note["sink"]) is None else None
+
+    def _read(self) -> dict[str, Any] | None:
+        """One that is garbled (a power cut, an editor) tells nothing: the next start asks the sink again."""
+        try:
+            note = json.loads(self.path.read_bytes())
+            kinds = {"epoch": (int,), "sink": (str,), "what": (str,), "at": (int, float)}
+            if all(isinstance(note[name], kind) for name, kind in kinds.items()):
+                return dict(note)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            logger.warning("%s cannot be read: %s", self.path, error)
+            return None
+        logger.warning("%s is no note on a refusal", self.path)
+        return None

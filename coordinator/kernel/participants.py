@@ -1,7 +1,7 @@
 """The sinks of a pipeline as the driver sees them: their committers, asked in parallel.
 
 Turns the machine's wishes (commit these handles, sweep what no intent names) into calls of the sink contract, one
-thread a sink. Which branches may be aborted by whom is in `tpc.sweeping`; when, in the machine.
+thread a sink. Which branches may be aborted by whom is in `tpc.abort_rules`; when, in the machine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from itertools import chain
 from typing import Any, TypeVar
 
 from tpc import failpoints
+from tpc.abort_rules import AbortRules
 from tpc.consistency import (
     check_lost_commits,
     check_markers,
@@ -23,7 +24,7 @@ from tpc.consistency import (
     since_generation,
     unknown_owner,
 )
-from tpc.errors import HistoryMismatchError, TpcError, TransientError
+from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History, given_up_in_words
 from tpc.manifest import Manifest
@@ -40,7 +41,8 @@ from tpc.sink import (
     Sink,
     Verdict,
 )
-from tpc.sweeping import Sweeper
+from tpc.support.daemon_threads import DaemonThreads
+from tpc.waiting import KeepsWaiting, Waiting, told
 
 logger = logging.getLogger(__name__)
 _OWNER_ATTEMPTS = 3
@@ -58,12 +60,20 @@ class Participants:
         self._expiring = [name for name, sink in self.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
         self._forgotten: set[str] = set()
         """The sinks without a marker of which a warning was logged."""
-        self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
+        self._pool = pool or DaemonThreads(max(1, len(self.sinks)), "tpc-sink")
+        self._asked: dict[str, Future[Any]] = {}
+        """What each sink was asked last."""
 
     def close(self) -> None:
-        """Let go of every connection: of all sinks, whatever one of them says to it."""
+        """Let go of every connection: of all sinks, whatever one of them says to it.
+
+        One that does not answer what it was asked before ends with the process.
+        """
         self._pool.shutdown(wait=True)
         for name, committer in self.committers.items():
+            if name in self._asked and not self._asked[name].done():
+                logger.warning("sink %s does not answer: its connections are left open", name)
+                continue
             try:
                 committer.close()
             except Exception:
@@ -80,9 +90,22 @@ class Participants:
         """Ask every sink whether it can take part. Raises the first refusal, in the order of the sinks."""
         self._each(contexts, lambda name: self.committers[name].check(contexts[name]))
 
-    def identities(self) -> dict[str, str]:
-        """Which system each sink points at."""
-        return self._each(self.sinks, lambda name: self.committers[name].identity())
+    def refusals(self, contexts: Mapping[str, CheckContext]) -> dict[str, TpcError]:
+        """What each sink that cannot take part says, in the order of the sinks; nothing of one that can."""
+
+        def refusal(name: str) -> TpcError | None:
+            try:
+                self.committers[name].check(contexts[name])
+            except TpcError as error:
+                return error
+            return None
+
+        answers = self._each(contexts, refusal)
+        return {name: answer for name, answer in answers.items() if answer is not None}
+
+    def identities(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """Which system each sink, or each of `names`, points at."""
+        return self._each(self.sinks if names is None else names, lambda name: self.committers[name].identity())
 
     def newest_markers(self, history: History, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
         """What each sink (or each of `names`) reports as its newest committed epoch; `history` is the log's."""
@@ -118,23 +141,36 @@ class Participants:
             for name, doubts in listed.items()
         }
 
+    def tell_waiting(self, listed: Mapping[str, Sequence[InDoubt]]) -> None:
+        """Log a warning for each branch in `listed`, which no start ends: who waits for it, until when, what to do."""
+        for name, doubts in listed.items():
+            committer = self.committers[name]
+            waiting: Mapping[str, Waiting] = {}
+            if doubts and isinstance(committer, KeepsWaiting):
+                try:
+                    waiting = committer.waiting(doubts)
+                except Exception:  # the listing was answered: this is for people alone, and must not end a start
+                    logger.debug("sink %s: who waits could not be asked", name, exc_info=True)
+            for doubt in doubts:
+                if doubt.resource in waiting:
+                    logger.warning("sink %s: %s", name, told(doubt, waiting[doubt.resource]))
+
     def owners(self, names: Iterable[str] | None = None) -> dict[str, Owner | None]:
         """The owner entry of each sink, or of each of `names`."""
         return self._each(self.sinks if names is None else names, lambda name: self.committers[name].owner())
 
-    def take_ownership(self, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+    def take_ownership(self, owner: Owner, history: History) -> None:
         """Let every sink know the term `owner`, after it was seen that it knows none but terms of this log.
 
-        Raises `HistoryMismatchError` for a sink that has met another log's coordinator, `FencedError` when that is
-        only this log's next one, `TransientError`.
+        Raises `HistoryMismatchError` for a sink that has met another log's coordinator, or this log's next one: the
+        caller asks who leads. Raises `TransientError`.
         """
-        self._each(self.sinks, lambda name: self._own(name, owner, history, still_leading))
+        self._each(self.sinks, lambda name: self._own(name, owner, history))
 
-    def _own(self, name: str, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+    def _own(self, name: str, owner: Owner, history: History) -> None:
         for _ in range(_OWNER_ATTEMPTS):
             before = self.committers[name].owner()
             if before is not None and not knows_owner(history, name, before):
-                still_leading()
                 raise unknown_owner(history, name, before)
             if self.committers[name].take_ownership(owner, before):
                 return
@@ -142,20 +178,17 @@ class Participants:
 
     # An epoch --------------------------------------------------------------------------------------------------
 
-    def verify(self, manifest: Manifest, history: History, still_leading: Callable[[], None]) -> None:
+    def verify(self, manifest: Manifest, history: History) -> None:
         """A last look before the intent, at every sink, also at those without rows in the epoch.
 
         Raises `TransientError` for the first one that is not sure of its branches, `HistoryMismatchError` for one that
-        does not report what `history` says, and before that whatever `still_leading` raises.
+        does not report what `history` says: of a fenced coordinator that is the current leader's work, so the caller
+        asks who leads.
         """
         branches = {name: manifest.committables(name) if name in manifest.sinks else () for name in self.sinks}
         since = {name: since_generation(history, name) for name in branches}
         markers = self._each(branches, lambda name: self.committers[name].verify(branches[name], since[name]))
-        try:
-            self.check_markers(history, markers)
-        except HistoryMismatchError:
-            still_leading()  # what contradicts the log of a fenced coordinator is the current leader's work
-            raise
+        self.check_markers(history, markers)
 
     def give_up(self, manifest: Manifest, handles: frozenset[str], identities: Mapping[str, str]) -> dict[str, GivenUp]:
         """End branches that an operator has given up; the outcome of each. `identities` are those of the sinks now.
@@ -208,39 +241,41 @@ class Participants:
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
-    def sweep(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
-        """Abort every branch in doubt that `sweeper` may abort; says how many.
+    def sweep(self, rules: AbortRules, history: History, still_leading: Callable[[], None]) -> int:
+        """Abort every branch in doubt that `rules` may abort; says how many.
 
         `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
         and the first abort. Where one of these sinks has lost an epoch of the log, no sink is swept:
         `check_before_sweep` raises.
         """
-        return self._swept(self.in_doubt(), sweeper, history, still_leading)
+        listed = self.in_doubt()
+        self.tell_waiting({name: rules.foreign_branches(doubts) for name, doubts in listed.items()})
+        return self._swept(listed, rules, history, still_leading)
 
-    def clear_the_way(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
+    def clear_the_way(self, rules: AbortRules, history: History, still_leading: Callable[[], None]) -> int:
         """As `sweep`, in those sinks alone in which something waits for what a prepared branch holds."""
         held_up = self._each(self.sinks, lambda name: self.committers[name].is_held_up())
         waiting = [name for name in self.sinks if held_up[name]]
         listed = self._each(waiting, lambda name: self.committers[name].in_doubt())
-        return self._swept(listed, sweeper, history, still_leading)
+        return self._swept(listed, rules, history, still_leading)
 
-    def undo_own_epoch(self, sweeper: Sweeper) -> None:
+    def undo_own_epoch(self, rules: AbortRules) -> None:
         """Abort what a fenced coordinator has prepared for its undecided epoch, in every sink that answers."""
         listed = self.in_doubt()
-        to_abort = {name: own for name, doubts in listed.items() if (own := sweeper.to_abort(doubts))}
+        to_abort = {name: own for name, doubts in listed.items() if (own := rules.to_abort(doubts))}
         self._each(to_abort, lambda name: self.committers[name].abort(to_abort[name]))
 
     def _swept(
         self,
         listed: Mapping[str, Sequence[InDoubt]],
-        sweeper: Sweeper,
+        rules: AbortRules,
         history: History,
         still_leading: Callable[[], None],
     ) -> int:
         for doubts in listed.values():
-            for foreign in sweeper.foreign_branches(doubts):
+            for foreign in rules.foreign_branches(doubts):
                 logger.warning("%s holds a branch of %s; it is left alone", foreign.sink, foreign.pipeline)
-        to_abort = {name: own for name, doubts in listed.items() if (own := sweeper.to_abort(doubts))}
+        to_abort = {name: own for name, doubts in listed.items() if (own := rules.to_abort(doubts))}
         if not to_abort:
             return 0
         markers = self.newest_markers(history, to_abort)
@@ -257,6 +292,7 @@ class Participants:
         One that is silent is told of, unless it is `at_work` on the rows of an epoch.
         """
         futures: dict[str, Future[Result]] = {name: self._pool.submit(ask, name) for name in names}
+        self._asked.update(futures)
         results: dict[str, Result] = {}
         first_error: Exception | None = None
         if not at_work:

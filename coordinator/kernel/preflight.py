@@ -27,10 +27,9 @@ from tpc.consistency import (
 )
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.participants import Participants
+from tpc.coordinator.kernel.runtime import Runtime
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.reconcile import check_begun_with, check_identity
-from tpc.damaged_end import check_damage, check_void_is_proven
+from tpc.damaged_log_end import check_damage, check_void_is_proven
 from tpc.errors import ConfigurationError, HistoryMismatchError, TpcError
 from tpc.handles import PipelineId
 from tpc.history import History
@@ -44,14 +43,14 @@ class Preflight:
     """The questions of one coordinator. What is refused raises a `TpcError` that says what to do.
 
     `inputs` and `schemas` are what this start reads, and the columns of the rows that it writes; `inputs` is None where
-    it reads nothing. `spark_log` is the checkpoint that the runtime keeps beside the log.
+    it reads nothing. `runtime` is asked for what it keeps itself beside the log.
     """
 
-    def __init__(self, pipeline: PipelineId, journal: Journal, participants: Participants, spark_log: SparkLog) -> None:
+    def __init__(self, pipeline: PipelineId, journal: Journal, participants: Participants, runtime: Runtime) -> None:
         self._pipeline = pipeline
         self._journal = journal
         self._participants = participants
-        self._spark_log = spark_log
+        self._runtime = runtime
 
     # At every start, and for every command ----------------------------------------------------------------------
 
@@ -77,7 +76,7 @@ class Preflight:
     ) -> None:
         """Can this start go on from the log, and take part with every sink? The sinks' checks may make own tables."""
         history = self.read_with_targets()
-        check_identity(history, self._spark_log)
+        self._runtime.check_identity(history)
         self._check_rows(history, inputs, schemas)
         self._participants.check(contexts)
 
@@ -109,7 +108,7 @@ class Preflight:
     def _check_rows(self, history: History, inputs: WantedInputs | None, schemas: Mapping[str, Columns]) -> None:
         """Are the sources and the columns those on record?"""
         if inputs is not None:
-            inputs.check(history, self._spark_log)
+            inputs.check(history, self._runtime)
         check_schemas(history.schemas, schemas, str(history.pipeline))
 
     def _check_sinks(self, history: History, identities: Mapping[str, str], *, void_unproven: bool) -> None:
@@ -119,8 +118,13 @@ class Preflight:
         if history.damaged:
             self._check_damage(history, markers, void_unproven=void_unproven)
         if history.pipeline is None:
-            check_empty_log(self._pipeline, markers, asked.owners(), asked.in_doubt())
-            check_begun_with(history, self._spark_log)
+            listed = asked.in_doubt()
+            own = {
+                name: [doubt for doubt in doubts if doubt.pipeline == self._pipeline] for name, doubts in listed.items()
+            }
+            asked.tell_waiting(own)  # before the refusal, which does not say who waits
+            check_empty_log(self._pipeline, markers, asked.owners(), listed)
+            self._runtime.check_begun_with(history)
             return
         self._check_fork(history, identities)
         check_moved_sinks(history, markers, identities)

@@ -1,7 +1,8 @@
-"""The word beside a checkpoint by which another process asks the pipeline that runs on it to stop between two epochs.
+"""The stop request: a file beside a checkpoint that asks the running job to stop after its current epoch.
 
-Nothing rests on it: who ignores it meets the lock, and in the end the log. A start removes what it finds, since the
-word is for who runs; who asks leaves it again for as long as the checkpoint is in use.
+No decision depends on it: a process that ignores it meets the lock, and in the end the log. A start removes a file that
+it finds, since the request is for the job that runs; the process that asks writes it again while the checkpoint is in
+use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
-from tpc.errors import CheckpointInUseError, TpcError
+from tpc.errors import CheckpointInUseError, TpcError, TransientError
 from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
@@ -23,15 +24,19 @@ FILE_NAME = "stop-asked"
 _POLL_S = 0.1
 
 
+class EpochNotWantedError(TransientError):
+    """An undecided epoch is left, since the job is asked to stop: its rows are computed by the next start."""
+
+
 class StopRequest:
-    """The word in `directory`, the checkpoint's own of this library."""
+    """The file in `directory`, the library's own directory of the checkpoint."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
 
     def make(self) -> None:
-        """Ask. Not durable: a power cut ends who is asked."""
-        self.path.write_text(f"{os.getpid()}\n")
+        """Ask. Whatever is in the file's place, a link say, is replaced."""
+        durable_files.replace(self.path, f"{os.getpid()}\n".encode())
 
     def is_made(self) -> bool:
         """Whether somebody asks."""

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.operations.adopted_operators import OutputMode, require_append
 from tpc.coordinator.operations.savepoints.copying import copy_file, sync_directories
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
+from tpc.data_status import annotate_errors, data_status_for_adoption
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind, decode
-from tpc.safety import annotate_errors, holds_for_adoption
 from tpc.support import durable_files
 
 
@@ -60,10 +61,13 @@ class Adopted:
         }
 
 
-@annotate_errors(holds_for_adoption)
-def adopt(old: Path, pipeline: PipelineId, checkpoint: Path, log: Log) -> Adopted:
+@annotate_errors(data_status_for_adoption)
+def adopt(
+    old: Path, pipeline: PipelineId, checkpoint: Path, log: Log, *, output_mode: OutputMode | None = None
+) -> Adopted:
     """Copy the checkpoint `old` to `checkpoint` and begin `log` so that `pipeline` goes on after its last batch.
 
+    `output_mode` is that of the old query; None where the user has not said it.
     The old query must have stopped. Raises `ConfigurationError` when it has not, when `old` cannot be gone on from, or
     when the new places hold anything; `CorruptionError` where a file of `old` is damaged, or was copied wrong.
     """
@@ -71,6 +75,7 @@ def adopt(old: Path, pipeline: PipelineId, checkpoint: Path, log: Log) -> Adopte
     history = _own_log(old, pipeline)
     seen = files_of(old)
     adopted = _looked_at(old, pipeline, seen)
+    require_append(old, seen, output_mode)
     _begin(old, pipeline, checkpoint, log)
     copy_whole(old, checkpoint, seen)
     if files_of(old) != seen or _looked_at(old, pipeline, seen) != adopted:
@@ -139,7 +144,7 @@ def _looked_at(old: Path, pipeline: PipelineId, seen: Mapping[str, Seen]) -> Ado
 
 
 def _require_named_state(spark: SparkLog, base: int) -> None:
-    """The state must be in the form whose versions have ids (`state.py`): an epoch's recovery rests on them."""
+    """The state must be in the form whose versions have ids (`state_store_files.py`); recovery needs them."""
     _, _, body = (spark.read("commits", base) or "").partition("\n")
     if not json.loads(body).get("stateUniqueIds"):
         raise ConfigurationError(

@@ -14,21 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import length_hint
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tpc.coordinator.kernel.feeding.letter_bound import COUNT
-from tpc.coordinator.service.barriers import Lives, SourceCut
+from tpc.coordinator.kernel.feeding.dead_letter_limit import COUNT
 from tpc.coordinator.service.cut_events import CutEvents, Refusal
 from tpc.coordinator.service.cutting import Cut
+from tpc.coordinator.service.epoch_cancellation import CancellationToken
+from tpc.coordinator.service.epoch_input import TimesToLive
+from tpc.coordinator.service.firing import NEVER_MS, Firing, Firings, counts_of
 from tpc.coordinator.service.functions import Function, Input, KeyedState, Undoable
 from tpc.coordinator.service.output import Output
 from tpc.coordinator.service.program import Program
+from tpc.coordinator.service.refusals import error_of, error_of_many, placed, placed_between
 from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
 from tpc.errors import ConfigurationError, DataError
-from tpc.event_time import NO_EPOCH_TIME, EpochTime, Watermark
 from tpc.history import History
 from tpc.json import JSONObject
-from tpc.user_code import UnkeptValueError, is_refusal, is_unkept, require_done, said
+from tpc.user_code import UnkeptValueError, is_refusal, is_unkept, require_done
+from tpc.watermark import NO_EPOCH_TIME, EpochTime, Watermark
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,10 +61,11 @@ class Computation:
         program: Program,
         epoch: int,
         cut: Cut,
-        lives: Lives,
+        lives: TimesToLive,
         positions: Positions,
         misused: list[ConfigurationError],
         history: History,
+        cancellation: CancellationToken,
         *,
         decided_letters: int | None = None,
     ) -> None:
@@ -71,6 +76,7 @@ class Computation:
         self._positions = positions
         self._misused = misused
         self._history = history
+        self._cancellation = cancellation
         self._rows = cut.rows
         self._decided_letters = decided_letters
         self._remembered: dict[str, Callable[[], CutEvents]] = {}
@@ -84,13 +90,17 @@ class Computation:
         return self._program.dead_letters is not None
 
     def counts(self) -> Mapping[str, int]:
-        """What the epoch's manifest counts, once it is computed: events, and those that became dead letters."""
+        """What the epoch's manifest counts, once it is computed: events, dead letters, and what fires and waits."""
         letters = {COUNT: len(self._refused)} if self.has_letters else {}
-        return {"rows": self._rows, **letters}
+        return {"rows": self._rows, **letters, **counts_of(self._program.timed)}
 
     def placed(self, error: DataError) -> DataError:
         """An error of a row that comes once the events are gone, with the positions that they were read between."""
-        return placed_between(self._cut.sources, error)
+        return placed_between(self._cut.sources, error, self._fired())
+
+    def _fired(self) -> bool:
+        """Whether a row may be of what has fired, and of no event."""
+        return any(each.fired for each in self._program.timed)
 
     def run(self, checks: RowChecks) -> Made:
         """The batches of the epoch, each with the number of its writing. Raises what ends the epoch."""
@@ -134,13 +144,13 @@ class Computation:
             if letters is None and error.position is not None:
                 raise  # it is known which event it is
             if not is_fresh_again:
-                raise placed(error, events)  # noqa: B904  it is the same error
+                raise placed(error, events, self._fired())  # noqa: B904  it is the same error
             events = {name: each.again() for name, each in events.items()}
             for state in self._program.states:
                 state.abandon()
             made = self._run(events, time, Guarded(None))
             if letters is None:  # what has failed is right now: the program does not do the same twice
-                raise placed(error, events)  # noqa: B904  it is the same error
+                raise placed(error, events, self._fired())  # noqa: B904  it is the same error
             return made
 
     def _run(self, events: Mapping[str, CutEvents], time: EpochTime, guarded: Guarded | None) -> Made:
@@ -151,11 +161,25 @@ class Computation:
         refused = None if letters is None else _refused(events)
         guard = None if guarded is None else Guard(program.states, out, refused, guarded.checks)
         try:
-            run_functions(program.functions, program.inputs, events, program.states, out, guard, time=time)
+            wanted = self._cancellation.raise_if_cancelled
+            firings = Firings(
+                program.passes, program.states, out, time, is_guarded=guard is not None, require_wanted=wanted
+            )
+            run_functions(
+                program.functions,
+                program.inputs,
+                events,
+                program.states,
+                out,
+                guard,
+                time=time,
+                firings=firings,
+                require_wanted=wanted,
+            )
             made: Made = out.batches()
             made += self._changes()
         except DataError as error:
-            raise error if guarded is None else placed(error, events)  # noqa: B904  it is the same error
+            raise error if guarded is None else placed(error, events, self._fired())  # noqa: B904  it is the same error
         finally:
             out.end()
         if self._misused:  # by whoever has kept it for himself
@@ -163,7 +187,7 @@ class Computation:
         self._refused = refused or ()
         if letters is not None and refused:
             if self._decided_letters is None:  # of a decided epoch they are as many as they are
-                letters.require_few(refused, self._rows, self._history)
+                letters.refuse_too_many(refused, self._rows, self._history)
             made += [(len(program.made_by_functions), batch) for batch in letters.batches(refused)]
         return made
 
@@ -187,7 +211,15 @@ def _refused(events: Mapping[str, CutEvents]) -> list[Refusal]:
 # other.
 
 AT_ONCE = 1024
-"""Events that a function gets one by one until it is looked whether their rows are many."""
+"""Events that a function gets one by one until it is looked whether their rows are many, and whether it is to go on."""
+_FIRST_AT_ONCE = 1
+"""How long a function takes is not known before its first event."""
+_LOOK_S = 0.05
+"""So long they may take: a function that needs long for each gets fewer at once."""
+
+
+def _wanted() -> None:
+    pass
 
 
 class Guard:
@@ -274,21 +306,28 @@ def run_functions(
     guard: Guard | None = None,
     *,
     time: EpochTime = NO_EPOCH_TIME,
+    firings: Firings | None = None,
+    require_wanted: Callable[[], None] = _wanted,
 ) -> None:
-    """Run all of them over an epoch's `events`, by the name of their source; where there are none, nothing is run.
+    """Run all of them over an epoch's `events`, by the name of their source; nothing, without events and firings.
 
-    States with a time to live are told the time of the event at hand, or the newest of those at hand, and the watermark
-    to which the events before it have come: within one function, so that what a function sees does not depend on which
-    others there are. One that gets no events, but the cut, sees what lives by the watermark after all of them. Raises
-    `DataError` with the position of an event that a function refuses.
+    States with a time to live, and timers, are told the time of the event at hand, or the newest of those at hand, and
+    the watermark to which the events before it have come: within one function, so that what a function sees does not
+    depend on which others there are, or within those that share a timer. One that gets no events, but the cut, sees
+    what lives by the watermark after all of them. What is due fires between the events (`firing`). Raises `DataError`
+    with the position of an event that a function refuses.
     """
-    if not any(events.values()):
+    if not any(events.values()) and (firings is None or not firings.is_due()):
         return
-    expiring = [state for state in states if state.ttl_ms is not None]
+    expiring = [state for state in states if state.follows_time]
     lives_from = _bounded(time, events) if expiring else {}
     newest = {name: max(at) for name, at in lives_from.items() if at}
     for function in functions:
-        watermark = Watermark(time)
+        require_wanted()
+        firing = None if firings is None else firings.of(function)
+        watermark = Watermark(time) if firing is None else firing.watermark
+        if firing is not None:
+            firing.enter(function)
         if not function.inputs:
             # All events have come before it. With an earlier watermark an entry that has ended would be gone or there,
             # depending on whether an event has touched the state since.
@@ -298,24 +337,32 @@ def run_functions(
             came = events[source.name]
             if function.is_batch:
                 if came:
+                    if firing is not None:
+                        firing.fire(watermark.time_ms)
                     _tell(expiring, newest.get(source.name), watermark.time_ms)
                     _run_many(function, [came], guard, out, list(came))  # a copy: other functions get the same events
                 watermark.after(source.name)
             elif expiring:
                 before = watermark.before_each(source.name, len(came), came.times)
                 times: Sequence[int | None] = lives_from.get(source.name) or [None] * len(came)
-                _run_each(function, came, _Told(expiring, times, before), guard, out)
+                _run_each(function, came, _Told(expiring, times, before, firing), guard, out, require_wanted)
             else:
-                _run_each(function, came, None, guard, out)
+                _run_each(function, came, None, guard, out, require_wanted)
+        if firing is not None:
+            firing.leave(function)
     _tell(expiring, None, None)
 
 
 class _Told(NamedTuple):
-    """What these states are told before each event: from which time on what it writes lives, and the watermark."""
+    """What these states are told before each event: from which time on what it writes lives, and the watermark.
+
+    Before that what is due at this watermark fires.
+    """
 
     states: Sequence[KeyedState]
     times: Sequence[int | None]
     watermarks: Sequence[int | None]
+    firing: Firing | None
 
 
 def _bounded(time: EpochTime, events: Mapping[str, CutEvents]) -> Mapping[str, Sequence[int]]:
@@ -344,13 +391,23 @@ def _run_many(
         raise error_of_many(function.name, events, error) from error
 
 
-def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: Guard | None, out: Output) -> None:
+def _run_each(
+    function: Function,
+    events: CutEvents,
+    told: _Told | None,
+    guard: Guard | None,
+    out: Output,
+    require_wanted: Callable[[], None],
+) -> None:
     """One by one, the states being told the time of each, and the watermark."""
-    for first in range(0, len(events), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
+    first, step = 0, _FIRST_AT_ONCE
+    while first < len(events):
+        began_s, some = monotonic(), slice(first, min(first + step, len(events)))
         if guard is not None:
-            for index in range(len(events))[some]:
+            for index in range(some.start, some.stop):
                 if told is not None:
+                    if told.firing is not None:
+                        told.firing.fire(told.watermarks[index])
                     _tell(told.states, told.times[index], told.watermarks[index])
                 guard.run(function, events, index)
         else:
@@ -358,11 +415,15 @@ def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: 
             try:
                 _run_some(function, rest, told, some, out)
             except Exception as error:
-                if _is_of_before(error, out) or not is_refusal(error):
+                is_of_firing = told is not None and told.firing is not None and error is told.firing.failed
+                if is_of_firing or _is_of_before(error, out) or not is_refusal(error):
                     raise
-                index = min(first + AT_ONCE, len(events)) - length_hint(rest) - 1
+                index = some.stop - length_hint(rest) - 1
                 raise error_of(Refusal(events.source, events.origin(index), function.name, error)) from error
         out.settle()
+        require_wanted()
+        first = some.stop
+        step = min(4 * step, AT_ONCE) if monotonic() - began_s < _LOOK_S / 4 else max(1, step // 4)
 
 
 def _run_some(function: Function, events: Iterator[Any], told: _Told | None, some: slice, out: Output) -> None:
@@ -372,7 +433,10 @@ def _run_some(function: Function, events: Iterator[Any], told: _Told | None, som
             if (answer := call(event, out)) is not None:
                 require_done(answer, function.name)
         return
+    firing = told.firing
     for event, event_ms, watermark_ms in zip(events, told.times[some], told.watermarks[some], strict=True):
+        if firing is not None and firing.is_due(NEVER_MS if watermark_ms is None else watermark_ms):
+            firing.fire(watermark_ms)
         for state in told.states:
             state.at(event_ms, watermark_ms)
         if (answer := call(event, out)) is not None:
@@ -382,64 +446,3 @@ def _run_some(function: Function, events: Iterator[Any], told: _Told | None, som
 def _is_of_before(error: Exception, out: Output) -> bool:
     """Whether it is of a row or a value that an event before the one at hand may have left."""
     return error is out.unfit or isinstance(error, UnkeptValueError)
-
-
-# An event that the program refuses, as an error: which it was, where it came from, and what to do.
-
-_OF_ONE = (
-    "correct the program, then start it again: the epoch is read again from where it began. Or let such events go "
-    "into a sink of their own: service.dead_letters_to(sink)."
-)
-_OF_MANY = (
-    "correct the program, then start it again: the epoch is read again from where it began. What a function of batches "
-    "or of the cut raises is never a dead letter: one of each event (service.each) can refuse one event."
-)
-
-
-def error_of(refusal: Refusal) -> DataError:
-    """The error that ends the service where there are no dead letters."""
-    where = f"the event at {refusal.origin.position} of source {refusal.source!r}"
-    return _named(refusal.error, f"{refusal.function} refuses {where}", refusal, remedy=_OF_ONE)
-
-
-def error_of_many(function: str, events: Sequence[CutEvents], error: Exception) -> DataError:
-    """The same of a function that was given all of these events at once."""
-    found = [each for each in events if each]
-    sources, ranges = ", ".join(repr(each.source) for each in found), "; ".join(each.range() for each in found)
-    count = sum(map(len, found))
-    what = f"{function} has failed with the {count} events at {ranges} of source {sources}"
-    refusal = Refusal(sources, found[0].origin(0), function, error) if found else None
-    made = _named(error, what, refusal, remedy=_OF_MANY)
-    made.position = ranges
-    return made
-
-
-def placed(error: DataError, events: Mapping[str, CutEvents]) -> DataError:
-    """An error of a row, of which only the epoch is known: it says of which events the row is. Returns itself."""
-    if error.position is None:
-        found = [each for each in events.values() if each]
-        error.source = ", ".join(each.source for each in found)
-        error.position = "; ".join(each.range() for each in found)
-        error.what += f" (it was made of one of the {sum(map(len, found))} events at {error.position})"
-        error.args = (error.what,)
-    return error
-
-
-def placed_between(cuts: Sequence[SourceCut], error: DataError) -> DataError:
-    """The same of an error that comes once the events are gone: from which positions to which they were."""
-    if error.position is None:
-        read = [cut for cut in cuts if not cut.is_retired and cut.start != cut.end]
-        error.source = ", ".join(cut.name for cut in read)
-        error.position = "; ".join(f"between {cut.start} and {cut.end}" for cut in read)
-        error.what += f" (it was made of the events of source {error.source} {error.position})"
-        error.args = (error.what,)
-    return error
-
-
-def _named(error: Exception, what: str, refusal: Refusal | None, remedy: str) -> DataError:
-    column, key = (error.column, error.key) if isinstance(error, DataError) else (None, None)
-    made = DataError(f"{what}: {said(error)}", column=column, key=key, remedy=remedy)
-    if refusal is not None:
-        made.source, made.position, made.function = refusal.source, refusal.origin.position, refusal.function
-    made.__cause__ = error
-    return made

@@ -13,9 +13,9 @@ from typing import Any
 
 from tpc.describing import described
 from tpc.errors import ConfigurationError
-from tpc.event_time import PartTimes, checked_times
 from tpc.source import Origin, Part
 from tpc.user_code import clean, is_refusal, name_of, require_done
+from tpc.watermark import PartTimes, checked_times
 
 EventTime = Callable[[Any], int]
 """The time of an event, in milliseconds since 1970."""

@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tpc.coordinator.service.barriers import SourceCut
 from tpc.coordinator.service.cut_events import CutEvents
+from tpc.coordinator.service.due_epochs import DueEpochs
+from tpc.coordinator.service.epoch_input import SourceCut
+from tpc.coordinator.service.epoch_size import EpochSize
 from tpc.coordinator.service.epoch_trigger import EpochTrigger
-from tpc.coordinator.service.event_clocks import EventClocks
+from tpc.coordinator.service.firing import Soonest
 from tpc.coordinator.service.functions import Input
+from tpc.coordinator.service.source_watermarks import SourceWatermarks
 from tpc.coordinator.service.topic_partitions import SourceTopic, TopicPartitions
 from tpc.describing import described, printable
 from tpc.errors import ConfigurationError, StateMachineError
-from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
 from tpc.user_code import is_storable
+from tpc.watermark import NO_EPOCH_TIME, EpochTime
 
 IDLE_S = 0.2
 """How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
@@ -68,14 +71,20 @@ class Cutter:
         every: EpochTrigger,
         topic_partitions: TopicPartitions | None = None,
         wall_s: Callable[[], float] = time.time,
+        *,
+        reads_clock: bool = False,
     ) -> None:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
+        self._size = EpochSize(every)
         self._topic_partitions = topic_partitions
-        self._clocks = EventClocks(inputs, wall_s)
+        self._clocks = SourceWatermarks(inputs, wall_s, reads_clock=reads_clock)
+        self._due = DueEpochs(self._clocks)
         self._identities: list[Identities] = [{} for _ in inputs]
         """Which topics, say, the positions count in, as epochs note it."""
+        self._told: list[Identities] = [{} for _ in inputs]
+        """The same, as the readers have told it last."""
         self._noted: list[str | None] = [None for _ in inputs]
         """Where each source stood in the last epoch that was cut, or by the log."""
         self._moved: list[SourceReader] = []
@@ -106,7 +115,7 @@ class Cutter:
             self._identify(number, known)
             self._noted[number] = None if known is None else known.end
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
-            self._is_to_record |= is_new and each.source.begins_anew
+            self._is_to_record |= is_new and each.source.start_varies
         if self._topic_partitions is not None:
             self._topic_partitions.look(self.partitions())
 
@@ -120,6 +129,7 @@ class Cutter:
                 reader.seek(known[each.name].start)
                 self._identify(number, known[each.name])
                 parts = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+                self._identify(number, known[each.name])  # of what was read up to there
                 events[each.name] = _events(each, parts, known[each.name].start, known[each.name].end)
         return Cut(events, tuple(cuts), time)
 
@@ -127,15 +137,22 @@ class Cutter:
         """Before anything is read of it. Raises `StateLostError` where it is not what was read before."""
         before: Identities = {} if known is None else known.identities
         source, found = self._inputs[number].source, self._readers[number].identities()
-        require_same(source.name, before, found, source.continues)
-        self._identities[number] = {**before, **found}
+        require_same(source.name, before, found, source.continues, source.if_recreated)
+        self._identities[number], self._told[number] = {**before, **found}, found
+
+    def _identities_now(self, number: int) -> Identities:
+        """With what the reader tells at its position; what it told at an earlier one alone is left out."""
+        told, self._told[number] = self._told[number], self._readers[number].identities()
+        kept = {name: each for name, each in self._identities[number].items() if name not in told}
+        self._identities[number] = {**kept, **self._told[number]}
+        return self._identities[number]
 
     def confirmation(self) -> Callable[[], None] | None:
         """What is to be called, by any thread, before the last cut is decided; None where nothing is to be asked.
 
         It raises as `SourceReader.confirm` does.
         """
-        asked = [reader for reader in self._moved if reader.identities()]
+        asked = [reader for reader in self._moved if reader.identities() and _can_confirm(reader)]
 
         def confirm() -> None:
             for reader in asked:
@@ -143,31 +160,38 @@ class Cutter:
 
         return confirm if asked else None
 
+    def wait_for(self, soonest: Soonest) -> None:
+        """Cut the next epoch when this is due, also without events."""
+        self._due.wait_for(soonest)
+
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
         """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
 
-        There are none in an epoch that only records positions.
+        There are none in an epoch that only records positions, or that is cut because something else is due.
         `between` is called again and again. What is polled and not cut is read again by the next start.
         """
         if self._is_to_record and not is_stopped():
             return self._cut()
         wait_s = 0.0  # nobody waits for one source while another has something
+        least = 1  # what was read ahead may fill the epoch: each source is polled for one event all the same
         while not is_stopped():
             for number, reader in self._in_turn():
-                wanted, share_s = self._every.rows - self._rows, wait_s / len(self._readers)
-                if wanted > 0:
+                share_s = wait_s / len(self._readers)
+                if (wanted := self._wanted(number, self._size.events, least)) > 0:
                     self._counts[number] += _polled(reader, reader.poll(wanted, share_s), wanted)
-            if self._rows >= self._every.rows or (self._rows and self._is_due()):
+            least = 0
+            if self._is_to_cut(until_end=until_end):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
-                if self._rows or self._is_ahead():
+                # One more for what is due, and not one after the other: each may let something else be due.
+                if self._rows or self._is_ahead() or (self._due.had_events and self._is_time_due()):
                     return self._cut()
                 self._require_nothing_left()
                 return None
             if not self._rows and time.monotonic() >= self._cut_at + QUIET_S and self._is_ahead():
                 return self._cut()
             between()
-            wait_s = self._wait_s()
+            wait_s = self._wait_s(until_end=until_end)
         return None
 
     def read_ahead(self, is_over: Callable[[], bool]) -> None:
@@ -177,18 +201,39 @@ class Cutter:
         others are not, either: they would fill the epoch, and it would never be asked. One event is left to `next`: a
         source that is polled does what else it has to do now and then.
         """
-        most = self._every.rows - 1
+        most = self._size.events - 1
         is_more = all(reader.reads_ahead for reader in self._readers)
-        while is_more and self._rows < most and not is_over():
+        while is_more and not is_over():
             before = self._rows
             for number, reader in self._in_turn():
-                if (wanted := min(AHEAD_ROWS, most - self._rows)) > 0:
+                if (wanted := min(AHEAD_ROWS, self._wanted(number, most))) > 0:
                     self._counts[number] += _polled(reader, reader.poll_ahead(wanted), wanted)
             is_more = self._rows > before
+
+    def took(self, events: int, seconds: float) -> None:
+        """The last epoch had so many events, and took so long until all of its rows were with their sinks."""
+        self._size.took(events, seconds)
 
     @property
     def _rows(self) -> int:
         return sum(self._counts)
+
+    def _is_full(self) -> bool:
+        return self._rows >= self._size.events or self._bytes() >= self._every.bytes
+
+    def _bytes(self) -> int:
+        return sum(self._bytes_of(number, reader) for number, reader in enumerate(self._readers))
+
+    def _bytes_of(self, number: int, reader: SourceReader) -> int:
+        known = _known_bytes(reader)
+        return self._size.estimated_bytes(number, self._counts[number]) if known is None else known
+
+    def _wanted(self, number: int, most: int, least: int = 0) -> int:
+        """How many events to ask this reader for, where an epoch has `most`. Tells it how many bytes are left."""
+        left = self._every.bytes - self._bytes()
+        self._readers[number].poll_bytes = max(1, left)
+        wanted = max(least, min(most - self._rows, self._size.fitting(number, left)))
+        return min(wanted, self._every.events - self._rows)
 
     def _in_turn(self) -> list[tuple[int, SourceReader]]:
         numbered = list(enumerate(self._readers))
@@ -204,10 +249,22 @@ class Cutter:
     def _is_due(self) -> bool:
         return self._every.seconds is not None and time.monotonic() >= self._cut_at + self._every.seconds
 
-    def _wait_s(self) -> float:
-        if not self._rows or self._every.seconds is None:
-            return IDLE_S
-        return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
+    def _is_to_cut(self, *, until_end: bool) -> bool:
+        """Whether there are as many events as an epoch has, or it is time."""
+        if self._is_full() or (self._rows and self._is_due()):
+            return True
+        return not until_end and (self._every.seconds is None or self._is_due()) and self._is_time_due()
+
+    def _is_time_due(self) -> bool:
+        """Whether a timer is due."""
+        return self._due.is_due(self._counts, lambda: [reader.is_exhausted() for reader in self._readers])
+
+    def _wait_s(self, *, until_end: bool) -> float:
+        """How long to wait for events: no longer than until the next cut, if there is something for it by then."""
+        every_s = self._every.seconds
+        cut_in_s = 0.0 if every_s is None else max(0.0, self._cut_at + every_s - time.monotonic())
+        due_in_s = IDLE_S if until_end else max(cut_in_s, self._due.clock_in_s())
+        return min(IDLE_S, due_in_s, cut_in_s if self._rows and every_s is not None else IDLE_S)
 
     def partitions(self) -> dict[SourceTopic, int]:
         """How many partitions each topic of each source has, as it was last seen."""
@@ -222,6 +279,9 @@ class Cutter:
         ends = [_position(reader) for reader in self._readers]
         came = list(map(_events, self._inputs, parts, starts, ends))
         for number, (reader, events) in enumerate(zip(self._readers, came, strict=True)):
+            if _known_bytes(reader) is None:
+                self._size.came(number, events)
+        for number, (reader, events) in enumerate(zip(self._readers, came, strict=True)):
             if starts[number] == ends[number]:
                 self._require_none(reader, events, self._counts[number], ends[number])
         clocks = self._clocks.cut(came)
@@ -229,10 +289,12 @@ class Cutter:
         self._moved = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             end = ends[number]
-            cuts.append(SourceCut(each.name, starts[number], end, clocks.sources[number], self._identities[number]))
+            identities = self._identities_now(number)
+            cuts.append(SourceCut(each.name, starts[number], end, clocks.sources[number], identities))
             if end != self._noted[number]:
                 self._moved.append(reader)
             self._noted[number] = end
+        self._due.cut(any(each.came for each in came))
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
@@ -283,6 +345,17 @@ def _polled(reader: SourceReader, rows: object, wanted: int) -> int:
     if rows > wanted:
         raise _broken(reader, f"answers a poll for {wanted} events at most with {rows}")
     return rows
+
+
+def _can_confirm(reader: SourceReader) -> bool:
+    return getattr(reader.confirm, "__func__", None) is not SourceReader.confirm
+
+
+def _known_bytes(reader: SourceReader) -> int | None:
+    known: object = reader.polled_bytes()
+    if known is not None and (not isinstance(known, int) or isinstance(known, bool) or known < 0):
+        raise _broken(reader, f"answers polled_bytes() with {described(known, 100)}, which is no number of bytes")
+    return known
 
 
 def _parts(reader: SourceReader) -> list[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.kernel.feeding.letter_bound import LetterBound
+from tpc.coordinator.kernel.feeding.dead_letter_limit import DeadLetterLimit
 from tpc.coordinator.service.cut_events import Refusal
 from tpc.coordinator.service.output import AT_ONCE
 from tpc.coordinator.service.routes import ServiceWriting
@@ -41,7 +41,7 @@ class DeadLetters:
     """Where they go, and how many there may be."""
 
     def __init__(self, sink: Sink, select: Select | None, *, max_share: float, at_least: int) -> None:
-        self._bound = LetterBound(sink.name, max_share, at_least)
+        self._bound = DeadLetterLimit(sink.name, max_share, at_least)
         self.writing = ServiceWriting(KIND, SCHEMA, UNDIGESTED).to(sink, select=select)
 
     def batches(self, refused: Sequence[Refusal]) -> list[pyarrow.RecordBatch]:
@@ -61,10 +61,10 @@ class DeadLetters:
         return [batch_of(self.writing, rows[first : first + AT_ONCE]) for first in range(0, len(rows), AT_ONCE)]
 
     def count_in(self, manifest: Manifest) -> int:
-        """See `LetterBound.count_in`."""
+        """See `DeadLetterLimit.count_in`."""
         return self._bound.count_in(manifest)
 
-    def require_few(self, refused: Sequence[Refusal], events: int, history: History) -> None:
+    def refuse_too_many(self, refused: Sequence[Refusal], events: int, history: History) -> None:
         """Raise `DataError` where too many of the last events are refused: the program is wrong then, not they."""
         if (tally := self._bound.too_many(len(refused), events, history)) is None:
             return

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint, LocalCheckpoint
 from tpc.coordinator.kernel.checkpoint_places import log_beside
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.job import Job
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.kernel.wanted_inputs import named_inputs
 from tpc.coordinator.service.cut_events import EventTime
 from tpc.coordinator.service.dead_letters import KIND, DeadLetters
 from tpc.coordinator.service.epoch_trigger import Seconds
+from tpc.coordinator.service.firing import Timed
 from tpc.coordinator.service.functions import Function, Input, KeyedState, input_of
 from tpc.coordinator.service.peer_shards import STATES_FOLDER, PeerShards
 from tpc.coordinator.service.program import Program
@@ -24,20 +23,24 @@ from tpc.coordinator.service.sink_rows import changes_of, columns_of
 from tpc.coordinator.service.state.lost_stores import LoggedState, require_kept, require_there
 from tpc.coordinator.service.state.sink import StateSink
 from tpc.coordinator.service.topic_partitions import TopicPartitions
+from tpc.describing import described
 from tpc.errors import ConfigurationError
-from tpc.event_time import AHEAD_MAX_S
 from tpc.handles import PipelineId
+from tpc.parameter_types import kinds_checked
 from tpc.schemas import Columns
 from tpc.shards import Shard, not_a_shard_s
 from tpc.sink import Sink
 from tpc.source import Source
-from tpc.source_records import Inputs
+from tpc.source_records import InputRecord, Inputs, SourceRecord
 from tpc.user_code import require_plain
+from tpc.watermark import AHEAD_MAX_S
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
     from tpc.coordinator.service.routes import Schema, Select
+    from tpc.coordinator.service.state.due import By
     from tpc.coordinator.service.state.state import State
+    from tpc.coordinator.service.state.timer import Timer
     from tpc.history import History
     from tpc.transactional import Transactional
 
@@ -74,6 +77,7 @@ class Description(Job):
         self._writings: list[ServiceWriting] = []
         self._dead_letters: DeadLetters | None = None
 
+    @kinds_checked
     def read(
         self,
         source: Source,
@@ -98,6 +102,7 @@ class Description(Job):
         self._inputs.append(input_of(part, time, idle_after, ahead_max))
         return self._inputs[-1]
 
+    @kinds_checked
     def retire(self, source: str) -> None:
         """Read no more from the source of this name, which earlier runs have read: nothing that comes in it is taken.
 
@@ -105,31 +110,48 @@ class Description(Job):
         """
         self._retired.add(source)
 
-    def each(self, *inputs: Input) -> Callable[[Call], Call]:
-        """Decorates `function(event, out)`, called for every event of `inputs`."""
-        return self._function(inputs, is_batch=False)
+    def each(self, *inputs: Input, timers: Sequence[Timer | State] = ()) -> Callable[[Call], Call]:
+        """Decorates `function(event, out)`, called for every event of `inputs`.
 
-    def each_batch(self, *inputs: Input) -> Callable[[Call], Call]:
-        """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`."""
-        return self._function(inputs, is_batch=True)
+        `timers`, and states with `on_expiry`, fire among its events. Those that no function names are of all that name
+        none.
+        """
+        return self._function(inputs, timers, is_batch=False)
+
+    def each_batch(self, *inputs: Input, timers: Sequence[Timer | State] = ()) -> Callable[[Call], Call]:
+        """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`.
+
+        `timers` fire before these events and after them.
+        """
+        return self._function(inputs, timers, is_batch=True)
 
     def at_cut(self, function: Call) -> Call:
-        """Decorates `function(out)`, called once in each epoch, after the functions that stand before it."""
+        """Decorates `function(out)`, called once in each epoch with events or firings, after what stands before it."""
         require_plain(function, "a function of the cut")
         self._functions.append(Function(function))
         return function
 
-    def _function(self, inputs: tuple[Input, ...], *, is_batch: bool) -> Callable[[Call], Call]:
+    def _function(
+        self, inputs: tuple[Input, ...], timers: Sequence[Timer | State], *, is_batch: bool
+    ) -> Callable[[Call], Call]:
         if not inputs or not all(each in self._inputs for each in inputs):
             raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
+        named = list(timers) if isinstance(timers, (list, tuple)) else [None]  # a state is a mapping, and goes through
+        for one in named:
+            if not any(one is each for each in self._states.timed):
+                raise ConfigurationError(
+                    f"a function has timers={described(timers, 80)}, which is no list of those of this service",
+                    remedy="pass a list of what service.timer(...) has returned, or service.state(..., on_expiry=...).",
+                )
 
         def taken(function: Call) -> Call:
             require_plain(function, "a function of batches" if is_batch else "a function of events")
-            self._functions.append(Function(function, inputs, is_batch))
+            self._functions.append(Function(function, inputs, is_batch, tuple(timers)))
             return function
 
         return taken
 
+    @kinds_checked
     def write(self, name: str, schema: Schema) -> ServiceWriting:
         """Begin the routes of the rows that functions make with `out.row(name, {...})`.
 
@@ -142,6 +164,7 @@ class Description(Job):
         self._writings.append(ServiceWriting(name, schema))
         return self._writings[-1]
 
+    @kinds_checked
     def dead_letters_to(
         self, sink: Sink, *, select: Select | None = None, max_share: float = 0.1, at_least: int = 100
     ) -> None:
@@ -158,25 +181,56 @@ class Description(Job):
             raise ConfigurationError("dead letters go to one sink", sink=sink.name, remedy="say it once.")
         self._dead_letters = DeadLetters(sink, select, max_share=max_share, at_least=at_least)
 
+    @kinds_checked
     def state(
         self,
         name: str,
         kind: type[dict[object, object]] | Literal["disk"] = dict,
         *,
         ttl: Seconds | None = None,
+        on_expiry: Callable[..., Any] | None = None,
         changelog: Changelog | None = None,
     ) -> State:
         """What functions keep between events: a mapping of plain values, decided with each epoch like any sink.
 
         `dict` keeps all of it in memory, "disk" a part of it. With `ttl` a key that no event has changed for so long,
-        by the time of the events, is gone. `changelog` (`tpc.sinks.KafkaChangelog`) takes the changes too, and gives
+        by the time of the events, is gone; `on_expiry(key, value, at_ms, out)` is called for it when it goes, as a
+        timer is that was set for `at_ms`. `changelog` (`tpc.sinks.KafkaChangelog`) takes the changes too, and gives
         the state back where its disk is lost; each shard has one of its own.
         """
         sink = StateSink(name, self._directory / STATES_FOLDER)
         state = sink.state(self.id, kind, ttl_s=ttl)
+        if on_expiry is not None:
+            require_plain(on_expiry, f"on_expiry of state {name!r}")
+            state.on_expiry = on_expiry
+            state.require_function()
+            self._states.timed.append(state)
         self._states.add(sink, state, self._own(changelog))
         return state
 
+    @kinds_checked
+    def timer(
+        self,
+        name: str,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        by: By,
+        changelog: Changelog | None = None,
+    ) -> Timer:
+        """A timer: for each key a time at which its function is called, decided with each epoch like a state.
+
+        `by="event time"` it fires once the watermark has come to that time, wherever epochs are cut; `by="clock"` in
+        the next epoch once the clock has, which is cut for it if no event comes. `@timer.fires` decorates its
+        function(key, at_ms, out); functions of events call `set(key, at=...)`, `set(key, after=...)` and `cancel(key)`.
+        `kind` and `changelog` are those of `state`.
+        """
+        sink = StateSink(name, self._directory / STATES_FOLDER)
+        timer = sink.timer(self.id, kind, by=by)
+        self._states.timed.append(timer)
+        self._states.add(sink, timer, self._own(changelog))
+        return timer
+
+    @kinds_checked
     def keep(
         self, name: str, made: Transactional[KeptT], *, changelog: Changelog | None = None
     ) -> Transactional[KeptT]:
@@ -193,9 +247,9 @@ class Description(Job):
         return changelog if changelog is None or self._shard is None else changelog.sharded(self._shard)
 
     @property
-    def checkpoint(self) -> CheckpointFiles:
+    def checkpoint(self) -> Checkpoint:
         """See `Job.checkpoint`."""
-        return LocalFiles(self._directory)
+        return LocalCheckpoint(self._directory)
 
     @property
     def log(self) -> Log:
@@ -223,7 +277,7 @@ class Description(Job):
 
     def inputs(self) -> Inputs:
         """See `Job.inputs`."""
-        return named_inputs(each.source for each in self._inputs)
+        return tuple(_on_record(each.source) for each in self._inputs)
 
     def _all_writings(self) -> list[ServiceWriting]:
         letters = [] if self._dead_letters is None else [self._dead_letters.writing]
@@ -245,6 +299,7 @@ class Description(Job):
             self._states.unlogged,
             frozenset(self._retired),
             self._dead_letters,
+            self._states.timed,
         )
 
     def _peer_shards(self) -> PeerShards:
@@ -253,14 +308,22 @@ class Description(Job):
         return PeerShards(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)
 
 
+def _on_record(source: Source) -> InputRecord:
+    """A source as it goes on record: by its name."""
+    return InputRecord(source.name, (), (SourceRecord(source.kind, source.place),))
+
+
 # The states: each with its store, some with a changelog besides. Opens nothing.
 
 
 class DeclaredStates:
-    """In the order in which they were said. `logged`: those with a changelog; `unlogged`: the stores of others."""
+    """In the order in which they were said. `timed`: those that fire; `logged`: those with a changelog; `unlogged`: the
+    stores of others.
+    """
 
     def __init__(self) -> None:
         self.states: list[KeyedState] = []
+        self.timed: list[Timed] = []
         self.logged: list[tuple[KeyedState, LoggedState]] = []
         self.unlogged: list[StateSink] = []
         self._stores: list[Sink] = []

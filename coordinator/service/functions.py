@@ -6,17 +6,18 @@ How the functions are run is the affair of `computing.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tpc.coordinator.service.cut_events import EventTime
 from tpc.coordinator.service.output import Output
+from tpc.durations import require_length
 from tpc.errors import ConfigurationError
-from tpc.event_time import AHEAD_MAX_S, Life
 from tpc.json import JSONObject
-from tpc.lengths import require_length
 from tpc.source import Source
+from tpc.time_to_live import TimeToLive
 from tpc.user_code import name_of, require_done, require_plain
+from tpc.watermark import AHEAD_MAX_S
 
 
 class Undoable(Protocol):
@@ -38,13 +39,17 @@ class KeyedState(Undoable, Protocol):
     name: str
     ttl_ms: int | None
 
+    @property
+    def follows_time(self) -> bool:
+        """Whether `at` tells it something: its entries have a time to live, or it is a timer."""
+
     def restore(self, *, before: int | None = None) -> None:
         """Read it from its store: as it is, or as it was before an epoch that is decided and not complete."""
 
     def begin(
-        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: Life | None = None
+        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: TimeToLive | None = None
     ) -> None:
-        """Begin an epoch at a watermark, which its events bring to `reached_ms` at most. `life`: see `Life`."""
+        """Begin an epoch at a watermark, which its events bring to `reached_ms` at most. `life`: see `TimeToLive`."""
 
     def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
         """The event at hand has this time, and those before it have brought the watermark to there."""
@@ -94,11 +99,15 @@ def input_of(source: Source, time: EventTime | None, idle_after_s: float | None,
 
 @dataclass(frozen=True)
 class Function:
-    """`call` gets the events of `inputs`, one by one or (`is_batch`) all of an epoch; without inputs, `out` alone."""
+    """`call` gets the events of `inputs`, one by one or (`is_batch`) all of an epoch; without inputs, `out` alone.
+
+    `timers` fire in its pass: see `firing`.
+    """
 
     call: Callable[..., Any]
     inputs: tuple[Input, ...] = ()
     is_batch: bool = False
+    timers: tuple[object, ...] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:

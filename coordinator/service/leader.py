@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.heartbeat import HeartbeatWriter
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.service.barriers import check_sources, last_cuts
 from tpc.coordinator.service.cutting import Cutter
+from tpc.coordinator.service.epoch_input import check_sources, last_cuts
 from tpc.coordinator.service.epoch_trigger import DEFAULT_TRIGGER, EpochTrigger
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.running import Running
+from tpc.coordinator.service.sigterm import stop_on_sigterm
 from tpc.coordinator.service.sink_rows import contexts_of
 from tpc.coordinator.service.state.lost_stores import check_begins, rebuild_lost, require_kept
-from tpc.coordinator.service.stopping import stopping
 from tpc.schemas import Columns
 
 
@@ -27,13 +27,13 @@ def run_as_leader(
     until_end: bool,
     on_leading: Callable[[], object],
 ) -> None:
-    """Until SIGTERM, or until the sources' end. `is_leading` is called once others can see that this process leads."""
+    """Until SIGTERM, or until the sources' end. `on_leading` is called once others can see that this process leads."""
     directory = coordinator.checkpoint.notes
     heartbeat = HeartbeatWriter(directory)
-    cutter = Cutter(program.inputs, every, program.topic_partitions)
+    cutter = Cutter(program.inputs, every, program.topic_partitions, reads_clock=program.reads_clock)
     running = Running(coordinator, program, cutter, StopRequest(directory))
     try:
-        with stopping(running.stop):
+        with stop_on_sigterm(running.stop):
             coordinator.lock(takeover=takeover)
             heartbeat.begin()
             on_leading()
@@ -53,8 +53,9 @@ def run_as_leader(
                     program.peer_shards.put()
                 for _, logged in program.logged:
                     check_begins(coordinator.journal.history, logged)
-            running.begin()
-            running.run(until_end=until_end)
+                running.begin()
+                coordinator.tell_ready()
+                running.run(until_end=until_end)
     finally:
         cutter.close()
         coordinator.close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tpc.coordinator.service.dead_letters import DeadLetters
+from tpc.coordinator.service.firing import Pass, Timed, passes_of
 from tpc.coordinator.service.functions import Function, Input, KeyedState
 from tpc.coordinator.service.peer_shards import PeerShards
 from tpc.coordinator.service.routes import ServiceWriting
+from tpc.coordinator.service.state.due import CLOCK, EVENT_TIME
 from tpc.coordinator.service.state.lost_stores import LoggedState
 from tpc.coordinator.service.state.sink import StateSink
 from tpc.coordinator.service.topic_partitions import TopicPartitions
@@ -40,6 +43,18 @@ class Program:
     """Sources of before that are read no more."""
     dead_letters: DeadLetters | None = None
     """The writing after those that functions make rows for is theirs."""
+    timed: Sequence[Timed] = ()
+    """Those of the states that are timers, or have an `on_expiry`."""
+
+    @cached_property
+    def passes(self) -> Sequence[Pass]:
+        """The functions in whose pass they fire."""
+        return passes_of(self.functions, self.timed)
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether its epochs need the time of the clock, also without events that tell a time."""
+        return any(each.by == CLOCK for each in self.timed)
 
     @property
     def made_by_functions(self) -> Sequence[ServiceWriting]:
@@ -67,6 +82,16 @@ class Program:
                         remedy="say where it stands, service.read(source, time=lambda event: milliseconds since 1970), "
                         "or give the state no ttl.",
                     )
+            for each in self.timed:
+                if each.by == EVENT_TIME:
+                    raise ConfigurationError(
+                        f"timer {each.name!r} fires by event time, and no event has a time",
+                        remedy="say where it stands, service.read(source, time=lambda event: milliseconds since 1970), "
+                        'or let it fire by="clock".',
+                    )
+        for each in self.timed:
+            each.require_function()
+        _ = self.passes  # raises where it is not clear in which of them a timer fires
         for writing in self.writings:
             if not writing.routes:
                 raise ConfigurationError(f"rows {writing.name!r} go to no sink", remedy="service.write(...).to(sink)")

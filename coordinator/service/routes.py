@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tpc.coordinator.service.conditions import checked_condition
 from tpc.describing import described
 from tpc.errors import ConfigurationError
+from tpc.parameter_types import kinds_checked
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ServiceWriting:
         self.undigested = undigested
         self.routes: list[ServiceRoute] = []
 
+    @kinds_checked
     def to(
         self, sink: Sink, *, where: Condition | None = None, select: Select | None = None, exact_floats: bool = False
     ) -> ServiceWriting:
@@ -66,12 +68,20 @@ class ServiceWriting:
             checked_condition(where, self.schema, sink.name)
         return self._add(ServiceRoute(sink, where, self._selected(sink, select), exact_floats))
 
+    @kinds_checked
     def otherwise(self, sink: Sink, *, select: Select | None = None) -> ServiceWriting:
         """Send every row to `sink` that no other route took."""
         return self._add(ServiceRoute(sink, None, self._selected(sink, select), exact_floats=False, otherwise=True))
 
     def _selected(self, sink: Sink, select: Select | None) -> tuple[tuple[str, str], ...]:
         names = self.schema.names if select is None else select
+        pairs = [*names.keys(), *names.values()] if isinstance(names, Mapping) else names
+        if not isinstance(pairs, (list, tuple)) or not pairs or not all(isinstance(each, str) for each in pairs):
+            raise ConfigurationError(
+                f"select={described(select, 60)} names no columns",
+                sink=sink.name,
+                remedy='give a list of columns, ["key", "time"], or a mapping to the names that the sink gets.',
+            )
         renamed = names if isinstance(names, Mapping) else {name: name for name in names}
         columns = tuple((source, name) for name, source in renamed.items())
         if unknown := [source for source, _ in columns if source not in self.schema.names]:
@@ -106,6 +116,11 @@ def arrow_schema(rows: str, schema: Schema) -> pyarrow.Schema:
 
     if isinstance(schema, pa.Schema):
         return schema
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(
+            f"schema={described(schema, 60)} of rows {rows!r} does not say their columns",
+            remedy='give a mapping, {"id": int, "text": str}, or a pyarrow.Schema.',
+        )
     of_python: dict[Any, pyarrow.DataType] = {
         int: pa.int64(),
         float: pa.float64(),

@@ -18,38 +18,45 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from tpc import failpoints
-from tpc.coordinator.kernel.abandoned import cost_of_abandoning
 from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.feeding.background_call import BackgroundCall
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
+from tpc.coordinator.kernel.given_up import cost_of_giving_up
 from tpc.coordinator.kernel.resolve_commands import resolve_command
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.service.barriers import (
-    Lives,
-    SourceCut,
-    barrier_of,
-    check_sources,
-    cuts_of,
-    last_cuts,
-    last_time,
-    lives_of,
-    time_of,
-)
 from tpc.coordinator.service.computing import Computation, Positions
 from tpc.coordinator.service.cutting import Cut, Cutter
+from tpc.coordinator.service.epoch_cancellation import CancellationToken, EpochAbandonedError
+from tpc.coordinator.service.epoch_input import (
+    SourceCut,
+    TimesToLive,
+    check_sources,
+    cuts_of,
+    epoch_input_of,
+    last_cuts,
+    last_time,
+    time_of,
+    times_to_live_of,
+)
+from tpc.coordinator.service.firing import soonest
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.reading_ahead import ReadingAhead
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.service_pass import ServicePass
-from tpc.errors import ConfigurationError, TransientError
-from tpc.event_time import EpochTime, Life, life_of
+from tpc.errors import ConfigurationError, LeadershipUnknownError, TransientError
 from tpc.history import Action
-from tpc.manifest import Barrier, Manifest
+from tpc.manifest import EpochInput, Manifest
 from tpc.sink import Sink
+from tpc.time_to_live import TimeToLive, time_to_live_in
+from tpc.watermark import EpochTime
 
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1.0
+_LOOK_S = 0.1
+GIVE_UP_AFTER_S = 5.0
+"""So long a stop waits for an epoch to be computed and written that nothing has decided yet, and for upkeep."""
 
 
 class Running:
@@ -61,18 +68,26 @@ class Running:
         self._cutter = cutter
         self._batches = RowBatches(program.writings)
         self._stop_request = stop_request
-        self._stop_asked = False
+        self._stop_asked_s: float | None = None
+        """When it was asked to, by the monotonic clock."""
         self._misused: list[ConfigurationError] = []
         """What was raised where an `out` was used after its epoch, or by another thread."""
-        self._kept_at = time.monotonic()
+        self._kept_at = self._looked_at_s = time.monotonic()
         self._ttls_ms = {state.name: state.ttl_ms for state in program.states}
-        self._lives: Lives = {}
+        self._lives: TimesToLive = {}
         """Of the last decided epoch."""
 
     def stop(self) -> None:
-        """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start."""
-        self._stop_asked = True
+        """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start.
+
+        One that is undecided, and takes long, is given up: the next start reads its events again.
+        """
+        self._ask_to_stop()
         self._coordinator.engine.stopping.set()
+
+    def _ask_to_stop(self) -> None:
+        if self._stop_asked_s is None:
+            self._stop_asked_s = time.monotonic()
 
     # Starting --------------------------------------------------------------------------------------------------
 
@@ -92,7 +107,8 @@ class Running:
             for state in self._program.states:
                 state.restore()
             self._cutter.seek(cuts, last_time(last))
-            self._lives = {} if last is None else lives_of(last)
+            self._lives = {} if last is None else times_to_live_of(last)
+            self._cutter.wait_for(soonest(self._program.timed))
         failpoints.hit("recovery.reconciled", generation=engine.state.generation)
 
     def _repair(self, manifest: Manifest) -> None:
@@ -106,19 +122,21 @@ class Running:
                 state.restore(before=manifest.epoch)
             cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
-        lives = lives_of(manifest)
-        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, decided=manifest)
+        lives = times_to_live_of(manifest)
+        self._run(manifest.epoch, cut, manifest.epoch_input, stood, lives, decided=manifest)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
         logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
-        repair = OffsetsRepair(self._context(manifest.barrier, {}))
+        repair = OffsetsRepair(self._context(manifest.epoch_input, {}))
         try:
             with self._coordinator.engine.epoch(manifest.epoch, repair) as epoch:
                 assert epoch.replay is not None  # it is decided
                 replayed = repair.replay(epoch.replay)
                 epoch.replayed(replayed, repair.report)
                 epoch.finish()
+        except LeadershipUnknownError:
+            raise  # the log is to be brought back first, and no offsets are to be given up for that
         except (ConfigurationError, TransientError) as error:
             error.remedy = remedy_for_offsets(self._accept_loss(manifest.epoch, str(self._program.offsets_sink)))
             raise
@@ -129,7 +147,8 @@ class Running:
 
     def _accept_loss(self, epoch: int, sink: str) -> str:
         coordinator = self._coordinator
-        return resolve_command(coordinator.journal.log, coordinator.checkpoint, epoch, sink, Action.ACCEPT_LOSS)
+        log, checkpoint, loss = coordinator.journal.log, coordinator.checkpoint, Action.ACCEPT_LOSS
+        return resolve_command(log, checkpoint, epoch, sink, loss, is_refused=False)
 
     # Epochs ----------------------------------------------------------------------------------------------------
 
@@ -145,37 +164,58 @@ class Running:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
                 lives = self._lives_in(cut.time)
-                barrier = barrier_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
+                epoch_input = epoch_input_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
-                with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
-                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, ahead=ahead)
+                number = 0 if epoch is None else epoch + 1
+                try:
+                    with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
+                        self._run(number, cut, epoch_input, positions, lives, ahead=ahead)
+                except EpochAbandonedError:
+                    logger.info("epoch %d is given up: nothing of it is decided, and the next start reads it", number)
+                    return
                 self._lives = lives
+                self._cutter.wait_for(soonest(self._program.timed))
                 garbage.between_epochs()
         finally:
             garbage.end()
 
-    def _lives_in(self, time: EpochTime) -> Lives:
+    def _lives_in(self, time: EpochTime) -> TimesToLive:
         """By which times to live states live in an epoch: those of the program, and of states that it has no more."""
-        gone = {name: Life(life.ttl_ms, life.ttl_ms) for name, life in self._lives.items()}
-        return {**gone, **{name: life_of(ttl, self._lives.get(name), time) for name, ttl in self._ttls_ms.items()}}
+        gone = {name: TimeToLive(life.ttl_ms, life.ttl_ms) for name, life in self._lives.items()}
+        return {
+            **gone,
+            **{name: time_to_live_in(ttl, self._lives.get(name), time) for name, ttl in self._ttls_ms.items()},
+        }
 
     def _run(
         self,
         epoch: int,
         cut: Cut,
-        barrier: Barrier,
+        epoch_input: EpochInput,
         positions: Positions,
-        lives: Lives,
+        lives: TimesToLive,
         *,
         ahead: ReadingAhead | None = None,
         decided: Manifest | None = None,
     ) -> None:
         """One epoch; `decided` is its manifest, if it has one."""
         failpoints.hit("epoch.planned", epoch=epoch)
-        compute = self._computation(epoch, cut, positions, lives, decided)
-        confirm = self._cutter.confirmation()
-        context = self._context(barrier, positions)
-        service_pass = ServicePass(context, self._batches, compute, confirm=confirm, ahead=ahead)
+        began_s, rows = time.monotonic(), cut.rows
+        cancellation = CancellationToken(self._is_abandoned if decided is None else _never)
+        compute = self._computation(epoch, cut, positions, lives, cancellation, decided)
+
+        def on_fed() -> None:
+            self._cutter.took(rows, time.monotonic() - began_s)
+
+        service_pass = ServicePass(
+            self._context(epoch_input, positions),
+            self._batches,
+            compute,
+            cancellation,
+            confirm=self._cutter.confirmation(),
+            ahead=ahead,
+            on_fed=on_fed,
+        )
         try:
             self.run_epoch(epoch, service_pass)
         except BaseException:
@@ -192,10 +232,16 @@ class Running:
             else:
                 replayed = service_pass.replay(epoch.replay)
                 epoch.replayed(replayed, service_pass.report)
-            epoch.finish()
+            epoch.finish(is_kept_up=True)
 
     def _computation(
-        self, epoch: int, cut: Cut, positions: Positions, lives: Lives, decided: Manifest | None
+        self,
+        epoch: int,
+        cut: Cut,
+        positions: Positions,
+        lives: TimesToLive,
+        cancellation: CancellationToken,
+        decided: Manifest | None,
     ) -> Computation:
         history, letters = self._coordinator.journal.history, self._program.dead_letters
         decided_letters = None if decided is None else 0 if letters is None else letters.count_in(decided)
@@ -207,17 +253,18 @@ class Running:
             positions,
             self._misused,
             history,
+            cancellation,
             decided_letters=decided_letters,
         )
 
-    def _context(self, barrier: Barrier, positions: Positions) -> PassContext:
+    def _context(self, epoch_input: EpochInput, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
-            barrier=barrier,
+            epoch_input=epoch_input,
             sinks=participants.sinks,
             committers=participants.committers,
-            identities=engine.claim["sinks"],
+            identities=engine.generation_fields["sinks"],
             previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
             positions=positions,
             offsets_sink=self._program.offsets_sink,
@@ -228,7 +275,14 @@ class Running:
     # Between epochs --------------------------------------------------------------------------------------------
 
     def _is_stopped(self) -> bool:
-        return self._stop_asked
+        return self._stop_asked_s is not None
+
+    def _is_abandoned(self) -> bool:
+        """Whether an undecided epoch is not waited for any longer. It is asked while one is computed."""
+        now = time.monotonic()
+        if self._stop_asked_s is None and now - self._looked_at_s >= _UPKEEP_INTERVAL_S:
+            self._look_for_stop_request()
+        return self._stop_asked_s is not None and now - self._stop_asked_s >= GIVE_UP_AFTER_S
 
     def _keep_up(self) -> None:
         """Sweep if it is time to, begin a new term, and look for the words of other processes."""
@@ -236,13 +290,38 @@ class Running:
         if now - self._kept_at >= _UPKEEP_INTERVAL_S:
             self._kept_at = now
             self._coordinator.hold()
-            self._coordinator.engine.upkeep()
+            self._sweep_and_renew()
+            if self._is_abandoned():
+                return  # the next question could meet the same silence
             if self._program.peer_shards is not None:
                 with self._coordinator.engine.annotate_errors():
                     self._program.peer_shards.renew()
-            if self._stop_request.is_made():
-                logger.info("the service is asked to stop after its current epoch")
-                self._stop_asked = True
+            self._look_for_stop_request()
+
+    def _sweep_and_renew(self) -> None:
+        """In a thread of its own: a stop does not wait for a sink that is silent. What it does is safe to leave."""
+        call = BackgroundCall("tpc-upkeep", self._coordinator.engine.upkeep)
+        try:
+            call.begin()
+        except RuntimeError:  # the process may have no more threads: then a stop waits for the sinks
+            self._coordinator.engine.upkeep()
+            return
+        while not call.has_ended(_LOOK_S):
+            if self._is_abandoned():
+                logger.warning("the service ends, and a sink has not answered the sweep: the next start sweeps")
+                return
+        if call.error is not None:
+            raise call.error
+
+    def _look_for_stop_request(self) -> None:
+        self._looked_at_s = time.monotonic()
+        if self._stop_asked_s is None and self._stop_request.is_made():
+            logger.info("the service is asked to stop after its current epoch")
+            self._ask_to_stop()
+
+
+def _never() -> bool:
+    return False
 
 
 # Whether a decided epoch with lost branches can be run again: its sources must be read still. Runs nothing itself.
@@ -264,7 +343,7 @@ def check_repairable(
     if not gone:
         return
     sinks = sorted({sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost})
-    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_abandoning(manifest, sink)))
+    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_giving_up(manifest, sink)))
     raise ConfigurationError(
         f"{_named('sink', sinks)} has lost what it had prepared of epoch {manifest.epoch}, and the rows can be made "
         f"again from {_named('source', gone)} only, which is not read any more",

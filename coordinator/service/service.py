@@ -12,43 +12,45 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tpc.coordinator.kernel.clock import SystemClock
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.job import Preparation, refuse_foreign
+from tpc.coordinator.kernel.listeners import Listeners
 from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.observers import Observers, listeners_of
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.operations.monitoring.health import HealthPlace
-from tpc.coordinator.operations.monitoring.listeners import observing
-from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
-from tpc.coordinator.operations.page.ui_server import PagePlace
 from tpc.coordinator.service.description import Description
 from tpc.coordinator.service.epoch_trigger import DEFAULT_TRIGGER, EpochTrigger, Seconds
 from tpc.coordinator.service.leader import probe_sources, run_as_leader
-from tpc.coordinator.service.no_query import NoQueryLog
+from tpc.coordinator.service.runtime import ServiceRuntime
 from tpc.coordinator.service.sink_rows import contexts_of
 from tpc.coordinator.service.standby import Standby
 from tpc.coordinator.service.state.lost_stores import look_for_lost, require_kept
+from tpc.data_status import annotate_errors, data_status
 from tpc.errors import ConfigurationError
-from tpc.safety import annotate_errors, data_status
+from tpc.parameter_types import kinds_checked
 from tpc.shards import Shard
 from tpc.states import MachineState
+
+_BOUNDS = {"every_s": "seconds", "every_events": "events", "every_bytes": "bytes"}
+"""The options of `tpc run`, with what they are of an epoch trigger."""
 
 
 class Service(Description):
     """One process with its sources, its states and its sinks. See `service()`."""
 
-    needs_spark = False
+    needs_java = False
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """See `Job.coordinator`."""
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
-        no_query = NoQueryLog(self.checkpoint)
-        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
+        return Coordinator(self.id, self.sinks, self.log, ServiceRuntime(self.checkpoint), settings)
 
     def _leading(self) -> Coordinator:
         """That of a start, which reads."""
         coordinator = self.coordinator()
-        coordinator.inputs = WantedInputs(self.inputs(), by_name=True)
+        coordinator.inputs = WantedInputs(self.inputs())
         return coordinator
 
     def prepared(self) -> Preparation:
@@ -69,58 +71,55 @@ class Service(Description):
 
     def run_to_end(self, options: Mapping[str, Any]) -> None:
         """See `Job.run_to_end`."""
-        what = "is for a pipeline of Spark, and this is a service"
+        what = "is for a pipeline, and this is a service"
         refuse_foreign(options, ("trigger",), what, "say --every-s SECONDS.")
         given: dict[str, Any] = dict(options)
-        for name in ("every", "standby"):
-            if f"{name}_s" in given:
-                given[name] = Seconds(given.pop(f"{name}_s"))
+        if "standby_s" in given:
+            given["standby"] = Seconds(given.pop("standby_s"))
+        bounds = {name: given.pop(key) for key, name in _BOUNDS.items() if key in given}
+        if bounds:
+            by_events_alone = "events" in bounds and "seconds" not in bounds
+            given["every"] = EpochTrigger(**({} if by_events_alone else {"seconds": DEFAULT_TRIGGER}) | bounds)
         self.run(**given)
 
     # Running ---------------------------------------------------------------------------------------------------
 
+    @kinds_checked
     def run(
         self,
         *,
-        every: Seconds | int = DEFAULT_TRIGGER,
+        every: EpochTrigger | Seconds | int = DEFAULT_TRIGGER,
         until_end: bool = False,
         takeover: bool = False,
         standby: Seconds | None = None,
-        metrics_port: int | None = None,
-        metrics_host: str = "127.0.0.1",
-        health_port: int | None = None,
-        health_host: str = "127.0.0.1",
-        silent_after_s: float = 1800.0,
-        ui_port: int | None = None,
-        ui_host: str = "127.0.0.1",
+        serve: Observers | None = None,
     ) -> None:
         """Recover what an earlier run left, then run epoch after epoch until SIGTERM, or until the sources' end.
 
-        `every` cuts an epoch: `tpc.seconds(0.05)` after the last cut, or at so many events; with `until_end` it ends
-        when the sources have given all that was there. The ports, and `takeover`, are those of `Pipeline.start`.
+        `every` cuts an epoch: `tpc.seconds(0.05)` after the last cut, at so many events, or at the first of several
+        bounds (`tpc.EpochTrigger`); with `until_end` it ends when the sources have given all that was there.
+        `takeover` and `serve` are those of `Pipeline.start`.
         With `standby` it waits as long as another process of the service leads, and takes over when that is gone, or
-        silent for so long. SIGTERM ends it after the current epoch. Raises what ended it otherwise.
+        silent for so long. SIGTERM ends it after the current epoch; an undecided
+        one that takes longer than 5 s is given up, and read by the next start. Raises what ended it otherwise.
         """
         cut = EpochTrigger.of(every)
-        metrics = MetricsPlace(metrics_port, metrics_host, None)
-        health = HealthPlace(health_port, health_host, silent_after_s)
-        page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
-        names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
         annotating = annotate_errors(lambda error: data_status(MachineState(self.id), error))
-        with Standby(directory, self.log, standby) as line:
+        with Standby(self.checkpoint.notes, self.log, standby) as line:
             with annotating:
                 self.log.require_lasting()
                 program, columns = self._program(), self.columns()
                 if standby is not None and not takeover and not line.wait():
                     return
                 coordinator = self._leading()
-                callbacks = self._on_complete, self._on_decision_needed
-                coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
+                listeners = listeners_of(self, self._on_complete, self._on_decision_needed, serve)
+                coordinator.observed_by(Listeners(SystemClock(), listeners))
             takeover = takeover or standby is not None
             on_leading = line.leave
             run_as_leader(coordinator, program, columns, cut, takeover, until_end, on_leading)
 
 
+@kinds_checked
 def service(
     name: str,
     *,

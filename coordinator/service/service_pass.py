@@ -13,11 +13,12 @@ from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
+from tpc.coordinator.service.epoch_cancellation import CancellationToken
 from tpc.coordinator.service.reading_ahead import ReadingAhead
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.row_checks import RowChecks
 from tpc.coordinator.service.row_digests import KIND
-from tpc.errors import DataError, TransientError
+from tpc.errors import DataError
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ class ServicePass(EpochPass):
     without the events that are refused, and written in branches of their own (attempt 1). Nothing is checked twice
     before that, but the rows of a sink that merges: they are checked before those of a key become one.
 
-    `confirm` is called beside it: nothing is decided of events that are not of what they were to be (`confirming.py`).
+    `on_fed` is called at that moment. `cancellation` ends the pass when it is no longer needed.
+
+    `confirm` is called in the background meanwhile: nothing is decided of a source that was recreated (see
+    `coordinator/kernel/feeding/confirmation.py`).
     """
 
     digest_kind = KIND
@@ -65,27 +69,30 @@ class ServicePass(EpochPass):
         context: PassContext,
         batches: RowBatches,
         compute: Compute,
+        cancellation: CancellationToken,
         *,
         confirm: Callable[[], None] | None,
         ahead: ReadingAhead | None = None,
+        on_fed: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
         self.compute = compute
         self._confirm = confirm
         self._ahead = ahead
-        self._is_cancelled = False
+        self._on_fed = on_fed
+        self._cancellation = cancellation
         self._is_written = False
 
     def cancel(self) -> None:
         """End the pass before its next batch."""
-        self._is_cancelled = True
+        self._cancellation.cancel()
 
     def mode_of(self, sink: Sink) -> Mode:
         """One partition holds every row of a key: its branch reduces a merge by itself."""
         return Mode.WRITE
 
-    def cut_by(self) -> int:
+    def parallelism(self) -> int:
         """There is one process, and one partition."""
         return 1
 
@@ -130,14 +137,12 @@ class ServicePass(EpochPass):
 
     def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
         for number, batch in made:
-            self._check_wanted()
+            self._cancellation.raise_if_cancelled()
             yield self._batches.marked(number, batch)
-        self._check_wanted()
+        self._cancellation.raise_if_cancelled()
         if not self._is_written:
             self._is_written = True
+            if self._on_fed is not None:
+                self._on_fed()
             if self._ahead is not None:
                 self._ahead.begin()
-
-    def _check_wanted(self) -> None:
-        if self._is_cancelled:
-            raise TransientError("the pass was ended: another coordinator leads")

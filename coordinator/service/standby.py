@@ -21,12 +21,12 @@ from typing import Any
 from tpc.coordinator.kernel.checkpoint_lock import holder_of
 from tpc.coordinator.kernel.heartbeat import BEAT_S, Heartbeat, read_heartbeat
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.service.stopping import stopping
+from tpc.coordinator.service.sigterm import stop_on_sigterm
 from tpc.describing import described
+from tpc.durations import is_length
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
-from tpc.lengths import is_length
 from tpc.records import RecordKind, decode
-from tpc.support import fenced_process, since_boot
+from tpc.support import since_boot, stopped_lock_holder
 from tpc.support.durable_files import make_directories
 from tpc.support.own_descriptors import OwnDescriptor
 
@@ -60,7 +60,7 @@ class Standby:
         """
         make_directories(self._directory)
         self._check_place()
-        with stopping(self._stopped.set):
+        with stop_on_sigterm(self._stopped.set):
             is_told = False
             while not self._is_first():
                 if not is_told:
@@ -124,7 +124,7 @@ class Standby:
         return (
             last is not None
             and not since_boot.is_running(*last)
-            and any(fenced_process.holders(self._directory / "lock"))
+            and any(stopped_lock_holder.holders(self._directory / "lock"))
         )
 
     def _is_free(self) -> bool:

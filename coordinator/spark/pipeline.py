@@ -9,41 +9,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpc.coordinator.kernel.clock import SystemClock
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.job import Preparation, refuse_foreign
+from tpc.coordinator.kernel.listeners import Listeners
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.local import LOG_FOLDER
-from tpc.coordinator.kernel.observing import Observing
+from tpc.coordinator.kernel.observers import Observers, listeners_of
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.operations.monitoring.health import HealthPlace
-from tpc.coordinator.operations.monitoring.listeners import observing
-from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
-from tpc.coordinator.operations.page.ui_server import PagePlace
 from tpc.coordinator.spark.executors import ask_executors
 from tpc.coordinator.spark.passes.plan import compile_plan
 from tpc.coordinator.spark.pipeline_description import PipelineDescription
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.query import PipelineQuery
 from tpc.coordinator.spark.read_topics import ReadTopics, planned, sources_asked
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
+    refuse_active_query,
     refuse_named_sources,
     refuse_options,
     refuse_speculation,
     refuse_trigger,
     retained_batches,
 )
+from tpc.coordinator.spark.sigterm import await_end
 from tpc.coordinator.spark.sink_contexts import check_contexts, check_partitioning, written_by_tasks
+from tpc.coordinator.spark.source_lag import HearsOfSources, SourceLagNote
+from tpc.data_status import annotate_errors, data_status
 from tpc.errors import ConfigurationError
-from tpc.safety import annotate_errors, data_status
 from tpc.source_records import Inputs
 from tpc.states import MachineState
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 __all__ = ["LOG_FOLDER", "Pipeline", "pipeline"]
 
@@ -58,12 +57,15 @@ class PreparedQuery(Preparation):
 class Pipeline(PipelineDescription):
     """One streaming query with its sinks. See `pipeline()`."""
 
-    needs_spark = True
+    needs_java = True
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""
+        return self._coordinator(SparkRuntime(self.checkpoint), keep_epochs)
+
+    def _coordinator(self, runtime: SparkRuntime, keep_epochs: int) -> Coordinator:
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
-        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings)
+        return Coordinator(self.id, self.sinks, self.log, runtime, settings)
 
     def inputs(self) -> Inputs:
         """See `Job.inputs`."""
@@ -76,38 +78,27 @@ class Pipeline(PipelineDescription):
         *,
         trigger: Mapping[str, Any] | None = None,
         takeover: bool = False,
-        metrics_port: int | None = None,
-        metrics_host: str = "127.0.0.1",
-        metrics_registry: CollectorRegistry | None = None,
-        health_port: int | None = None,
-        health_host: str = "127.0.0.1",
-        silent_after_s: float = 1800.0,
-        ui_port: int | None = None,
-        ui_host: str = "127.0.0.1",
+        serve: Observers | None = None,
     ) -> PipelineQuery:
         """Check everything, recover what an earlier run left, and start the query.
 
         `trigger` is what PySpark's `trigger()` takes, e.g. `{"processingTime": "1 second"}`. `takeover` goes past
-        the lock of another process on this machine and fences it. With `metrics_port` or `metrics_registry` (else
-        prometheus_client's own) metrics are counted. With `health_port`, `/healthz` and `/readyz` are served there (an
-        epoch under way for `silent_after_s` seconds is no health), with `ui_port` the page of `tpc ui`. Ports close
-        with the query. Raises `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s
-        when a decided epoch cannot be finished.
+        the lock of another process on this machine and fences it. `serve` is `tpc.Serve(...)`: ports for metrics,
+        health and the page, open from before anything is written until the query has ended. Raises
+        `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s when a decided epoch
+        cannot be finished.
         """
         trigger = trigger or {}
         with annotate_errors(partial(data_status, MachineState(self.id))):
             ready = self.prepared(trigger)
-            metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
-            health = HealthPlace(health_port, health_host, silent_after_s)
-            page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
-            ready.coordinator.observed_by(self._observing(metrics, health, page))
+            ready.coordinator.observed_by(self._observing(serve))
         try:
             ready.coordinator.lock(takeover=takeover)
             with sources_asked(ready):
                 ready.coordinator.take_over(ready.contexts, ready.columns)
             with ready.coordinator.engine.annotate_errors():
                 ready.ask_others(False)
-            ready.query.start(trigger)
+                ready.query.start(trigger)
         except BaseException:
             ready.coordinator.close()
             raise
@@ -115,15 +106,14 @@ class Pipeline(PipelineDescription):
 
     def run_to_end(self, options: Mapping[str, Any]) -> None:
         """See `Job.run_to_end`."""
-        from tpc.coordinator.operations.supervision.job_process import await_end
-
         what = "is for a service, and this is a pipeline of Spark"
-        refuse_foreign(options, ("every_s", "standby_s"), what, "say --trigger.")
+        refuse_foreign(options, ("every_s", "every_events", "every_bytes", "standby_s"), what, "say --trigger.")
         await_end(self.start(**options))
 
-    def _observing(self, metrics: MetricsPlace, health: HealthPlace, page: PagePlace) -> Observing:
-        names, callbacks = [sink.name for sink in self.sinks], (self._on_complete, self._on_decision_needed)
-        return observing(self.id.name, names, self.checkpoint.notes, *callbacks, metrics, health, page)
+    def _observing(self, serve: Observers | None) -> Listeners:
+        listeners = listeners_of(self, self._on_complete, self._on_decision_needed, serve)
+        hear_of_sources = [one.tell_of_sources for one in listeners if isinstance(one, HearsOfSources)]
+        return Listeners(SystemClock(), listeners, [SourceLagNote(self.checkpoint.notes).keep, *hear_of_sources])
 
     def prepared(self, trigger: Mapping[str, Any] | None = None) -> PreparedQuery:
         """See `Job.prepared`."""
@@ -135,7 +125,9 @@ class Pipeline(PipelineDescription):
             raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
         session = self._writings[0].frame.sparkSession
         refuse_named_sources(session)
-        coordinator = self.coordinator(keep_epochs=retained_batches(session))
+        refuse_active_query(session, self.id.name)
+        runtime = SparkRuntime(self.checkpoint)
+        coordinator = self._coordinator(runtime, retained_batches(session))
         writings, inputs = planned(self._writings, coordinator)
         plan = compile_plan(writings, self._dead_letters)
         coordinator.inputs = wanted = WantedInputs(inputs)
@@ -146,6 +138,7 @@ class Pipeline(PipelineDescription):
         warn_of_logged_secrets(session, {**coordinator.participants.sinks, "its log": self.log})
         query = PipelineQuery(
             coordinator,
+            runtime,
             plan,
             stateful=stateful,
             offsets_sink=self._offsets_sink,
@@ -160,7 +153,7 @@ class Pipeline(PipelineDescription):
 
         def ask_sources() -> None:
             history = coordinator.read()
-            wanted.check(history, coordinator.spark_log)
+            wanted.check(history, runtime)
             topics.look(history)
 
         return PreparedQuery(coordinator, contexts, plan.columns, asking, ask_sources, query=query)

@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+from tpc.coordinator.kernel.checkpoint_places import log_beside
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.feeding.letter_bound import LetterBound
+from tpc.coordinator.kernel.feeding.dead_letter_limit import DeadLetterLimit
 from tpc.coordinator.kernel.job import Job
 from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.checkpoint_places import files_at
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters
 from tpc.coordinator.spark.passes.plan import compile_plan
 from tpc.coordinator.spark.passes.routes import Writing, names_of
 from tpc.coordinator.spark.settings import refuse_connect
+from tpc.describing import described
 from tpc.errors import ConfigurationError
 from tpc.handles import checked_name
+from tpc.parameter_types import kinds_checked
 from tpc.schemas import Columns
 from tpc.shards import not_a_shard_s
 from tpc.sink import Sink
@@ -50,6 +53,7 @@ class PipelineDescription(Job):
 
     # What the user says ----------------------------------------------------------------------------------------
 
+    @kinds_checked
     def write(
         self,
         frame: DataFrame,
@@ -60,6 +64,8 @@ class PipelineDescription(Job):
     ) -> Writing:
         """Begin the routes of a streaming DataFrame; a second one joins the same unit (a union in one query).
 
+        All writes share one watermark, the lowest of their sources': a silent source holds back the windows of all.
+
         With a `name` the position of its sources is found by that, wherever its line is in the program; without one
         by what it reads and the sinks that it feeds.
 
@@ -67,6 +73,11 @@ class PipelineDescription(Job):
         executors instead of being gathered on the driver (for more than 200,000 keys per epoch). With `order_by` the
         rows that are equal in those columns reach every sink in the order of these, smallest first.
         """
+        if not hasattr(type(frame), "writeStream"):
+            raise ConfigurationError(
+                f"pipeline.write() does not take {described(frame, 60)}",
+                remedy="give a streaming DataFrame, read with spark.readStream.",
+            )
         refuse_connect(frame.sparkSession)
         if not frame.isStreaming:
             raise ConfigurationError("the DataFrame is not a streaming one", remedy="read it with spark.readStream.")
@@ -75,6 +86,7 @@ class PipelineDescription(Job):
         )
         return self._writings[-1]
 
+    @kinds_checked
     def dead_letters_to(
         self,
         sink: Sink,
@@ -93,7 +105,7 @@ class PipelineDescription(Job):
         """
         if self._dead_letters is not None:
             raise ConfigurationError("dead letters go to one sink", sink=sink.name, remedy="say it once.")
-        self._dead_letters = DeadLetters.of(sink, select, LetterBound(sink.name, max_share, at_least))
+        self._dead_letters = DeadLetters.of(sink, select, DeadLetterLimit(sink.name, max_share, at_least))
 
     def option(self: AnyPipeline, name: str, value: Any) -> AnyPipeline:
         """An option of Spark's stream writer; `checkpointLocation` means the same as `checkpoint=`."""

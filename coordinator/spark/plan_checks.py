@@ -27,6 +27,8 @@ _STATEFUL_NODES = {
     "TransformWithStateInPySpark",
 }
 
+_LIMITS = {"GlobalLimit", "LocalLimit"}
+
 
 def check_plan(frame: DataFrame, unguarded: Iterable[DataFrame], trigger: Mapping[str, Any]) -> bool:
     """Raise for what would break the guarantee; whether the plan `frame` is stateful.
@@ -34,6 +36,7 @@ def check_plan(frame: DataFrame, unguarded: Iterable[DataFrame], trigger: Mappin
     `unguarded` are those of its expressions that are not computed once per row.
     """
     stateful = is_stateful(frame)
+    refuse_limits(frame)
     refuse_data_loss(frame)
     refuse_bound_asked_once(frame, trigger)
     if stateful:
@@ -62,6 +65,18 @@ def refuse_nondeterminism(frame: DataFrame) -> None:
                     f"the stateful query uses an expression that differs at every run: {expression.sql()}",
                     remedy="derive the value from the row (hash, a column of the source) instead.",
                 )
+
+
+def refuse_limits(frame: DataFrame) -> None:
+    """Raise for `limit(n)` of a stream: it has one epoch, and no later start goes on from the state of that."""
+    for node in plan_nodes(frame._jdf.queryExecution().analyzed()):
+        if node.getClass().getSimpleName() in _LIMITS and node.isStreaming():
+            raise ConfigurationError(
+                "limit() of a streaming DataFrame: it is of the whole stream and not of an epoch, and Spark cannot go "
+                "on from the state of its first epoch",
+                remedy="leave limit() out. To bound an epoch, bound its source (maxOffsetsPerTrigger, "
+                "maxFilesPerTrigger); to take some rows alone, say which with where=.",
+            )
 
 
 def refuse_data_loss(frame: DataFrame) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
-from tpc.coordinator.kernel.epochs import epoch_rows, spark_seconds
+from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
@@ -27,12 +27,13 @@ from tpc.coordinator.spark.passes.plan import PassPlan
 from tpc.coordinator.spark.plan_checks import reads_table
 from tpc.coordinator.spark.read_topics import ReadTopics
 from tpc.coordinator.spark.running_plan import running_plan
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, settings_lock, stateful_settings
 from tpc.coordinator.spark.source_lag import SourceWatch
-from tpc.coordinator.spark.sources import source_folders
+from tpc.coordinator.spark.source_logs import source_folders
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.errors import TpcError
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -102,11 +103,31 @@ class QueryFacts:
 
         `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
         """
-        return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs
+        rows, durations = epoch_rows(self._coordinator.journal.history), spark_seconds(self._query)
+        for row in rows:
+            row["spark_seconds"] = durations.get(row["epoch"], {})
+        return rows + self._failed_epochs
 
     def exception(self) -> BaseException | None:
         """What ended the query; None while it runs or when it ended well."""
         return self._failure if self._ended.is_set() else None
+
+
+def spark_seconds(query: StreamingQuery | None) -> dict[int, dict[str, float]]:
+    """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
+    from py4j.protocol import Py4JError
+
+    if query is None:
+        return {}
+    try:
+        reports = query.recentProgress
+    except (Py4JError, OSError):  # its JVM has ended; the history itself is ours
+        return {}
+    return {
+        progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
+        for progress in reports
+        if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
+    }
 
 
 _UPKEEP_INTERVAL_S = 1
@@ -120,6 +141,7 @@ class PipelineQuery(QueryFacts):
     def __init__(
         self,
         coordinator: Coordinator,
+        runtime: SparkRuntime,
         plan: PassPlan,
         *,
         stateful: bool,
@@ -130,6 +152,7 @@ class PipelineQuery(QueryFacts):
         letters: DeadLetters | None = None,
     ) -> None:
         self._coordinator = coordinator
+        self._runtime = runtime
         self._plan = plan
         self._stateful = stateful
         self._offsets_sink = None if offsets_sink is None else offsets_sink.name
@@ -142,7 +165,7 @@ class PipelineQuery(QueryFacts):
         self._failed_epochs: list[dict[str, Any]] = []
         self._stop_request = StopRequest(coordinator.checkpoint.notes)
         timeout_s = coordinator.engine.settings.stop_timeout_s
-        self._stop = OrderlyStop(coordinator.spark_log, lambda: coordinator.journal.history, timeout_s)
+        self._stop = OrderlyStop(runtime.log, lambda: coordinator.journal.history, timeout_s)
         self._ended, self._ending = threading.Event(), threading.Lock()
         self._sources = SourceWatch()
         self._batch_metrics: BatchMetrics | None = None
@@ -153,15 +176,16 @@ class PipelineQuery(QueryFacts):
         """Bring Spark's log up to the intent log and start the query."""
         coordinator = self._coordinator
         self._stop_request.remove()
-        query_id = coordinator.engine.claim["query_id"]
+        query_id = coordinator.engine.generation_fields["query_id"]
         self._batch_metrics = BatchMetrics(self._session, query_id, stateful=self._stateful)
         with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
-            coordinator.reconcile(self._run_one_batch, source_folders(self._plan.frame))
+            self._runtime.reconcile(coordinator, self._run_one_batch, source_folders(self._plan.frame))
             if is_another and coordinator.engine.state.lost:
                 self._run_one_batch()
         if self._stateful:
-            tell_passed_over(explicit_settings(self._session).get(SETTING), state_partitions(coordinator.spark_log))
+            tell_passed_over(explicit_settings(self._session).get(SETTING), state_partitions(self._runtime.log))
         self._query = self._start_spark(trigger)
+        coordinator.tell_ready()
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
     def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
@@ -226,12 +250,12 @@ class PipelineQuery(QueryFacts):
     def _has_ended(self) -> bool:
         """Wait for the query's end, for at most the upkeep's interval."""
         try:
-            with translated_errors():
+            # Of the files of another coordinator's query Spark tells in words of its own.
+            with self._coordinator.engine.annotate_errors(), translated_errors():
                 return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop.is_asked.is_set():
-                # Of the files of another coordinator's query Spark tells in words of its own.
-                self._fail(self._coordinator.engine.fenced() or error)
+                self._fail(error)
             self._stop_if_it_runs()
             return True
         finally:
@@ -263,7 +287,8 @@ class PipelineQuery(QueryFacts):
 
     def _run_or_fail(self, frame: DataFrame, epoch: int) -> None:
         try:
-            self._run_epoch(frame, epoch)
+            with self._coordinator.engine.annotate_errors():
+                self._run_epoch(frame, epoch)
         except BaseException as error:
             self._fail(error)
             self._failed_epochs.append({"epoch": epoch, "status": "failed", "failure": str(error)})
@@ -273,13 +298,13 @@ class PipelineQuery(QueryFacts):
         coordinator = self._coordinator
         try:
             with coordinator.engine.annotate_errors():
-                running = running_plan(self._session, coordinator.engine.claim["query_id"])
-                barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
+                running = running_plan(self._session, coordinator.engine.generation_fields["query_id"])
+                epoch_input = self._runtime.epoch_input(coordinator, epoch, running, stateful=self._stateful)
         except TpcError as error:
             error.located(pipeline=str(coordinator.pipeline), epoch=epoch)
             raise
         failpoints.hit("epoch.planned", epoch=epoch)
-        spark_pass = self._pass_over(frame, barrier)
+        spark_pass = self._pass_over(frame, epoch_input)
         with coordinator.engine.epoch(epoch, spark_pass) as running_epoch:
             if running_epoch.replay is None:
                 manifest = spark_pass.write(epoch, running_epoch.generation)
@@ -289,15 +314,15 @@ class PipelineQuery(QueryFacts):
                 running_epoch.replayed(replayed, spark_pass.report)
             running_epoch.finish()
 
-    def _pass_over(self, frame: DataFrame, barrier: Barrier) -> SparkPass:
+    def _pass_over(self, frame: DataFrame, epoch_input: EpochInput) -> SparkPass:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         history, letters = engine.journal.history, self._letters
         context = PassContext(
             pipeline=participants.pipeline,
-            barrier=barrier,
+            epoch_input=epoch_input,
             sinks=participants.sinks,
             committers=participants.committers,
-            identities=engine.claim["sinks"],
+            identities=engine.generation_fields["sinks"],
             previous_epochs={name: history.last_epoch_of(name) for name in participants.sinks},
             offsets_sink=self._offsets_sink,
             letters_sink=None if letters is None else letters.sink.name,
@@ -309,8 +334,8 @@ class PipelineQuery(QueryFacts):
             self._plan,
             context,
             metrics=self._batch_metrics,
-            files=self._coordinator.lineage.begin(),
-            topics=self._topics.check_of(barrier, history),
+            files=self._runtime.background_fsync.begin(),
+            topics=self._topics.check_of(epoch_input, history),
             bound=None if letters is None else LettersSoFar(letters.bound, history),
         )
 

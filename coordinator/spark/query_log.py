@@ -2,7 +2,8 @@
 
 Spark never fsyncs these on a local file system (measured: no fsync under strace), so after a power cut they may
 lie behind the intent log. Here they are read, made durable, compared with manifests and, when they are missing,
-written back. What a difference means is decided in `reconcile.py`; the files that they name are those of `lineage.py`.
+written back. What a difference means is decided in `reconcile.py`; the files that they name are made durable by
+`checkpoint_fsync.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import hashlib
 import json
 import re
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import HistoryMismatchError, TransientError
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 
-NO_QUERY = "loop"
-"""Stands in the log in the place of a query's id where no query is: a service runs without Spark."""
 RESTART = (
     "restart the pipeline (a supervisor does it): the start puts Spark's files right. Another driver has changed "
     "them: where one was forgotten, end it."
@@ -72,7 +71,7 @@ class SparkLog:
         """Whether the file's bytes are those that its checksum file tells, if it has one."""
         return is_whole(self.files, f"{kind}/{batch}")
 
-    def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
+    def epoch_input(self, epoch: int, *, stateful: bool) -> EpochInput:
         """The cut of `epoch` as Spark has planned it. `offsets/N` must be there, else `TransientError`.
 
         That it is there to its end is for who compares it with the plan that the query runs.
@@ -85,7 +84,7 @@ class SparkLog:
             what = f"Spark runs batch {epoch}, and its offsets/{epoch - 1} is not there to its end"
             raise TransientError(what, epoch=epoch, remedy=RESTART)
         base = self.read("commits", epoch - 1)
-        return Barrier(
+        return EpochInput(
             offsets_file=text,
             start=() if before is None else source_offsets(before),
             end=source_offsets(text),

@@ -12,11 +12,11 @@ from tpc.coordinator.spark.kafka_topics import SparkTopics
 from tpc.coordinator.spark.passes.inputs import in_recorded_order
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.coordinator.spark.source_descriptions import readers, relations
-from tpc.coordinator.spark.sources import by_folder
+from tpc.coordinator.spark.source_logs import by_folder
 from tpc.coordinator.spark.topic_check import TopicCheck
 from tpc.errors import TransientError
 from tpc.history import History
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 from tpc.source_options import KAFKA
 from tpc.source_records import Inputs, sources_of
 from tpc.source_topics import check_topics
@@ -46,7 +46,7 @@ class ReadTopics:
         answers.
         """
         last = None if history.last_intent is None else history.manifests.get(history.last_intent)
-        ends = {} if last is None else by_folder(last.barrier.end, self._folders)
+        ends = {} if last is None else by_folder(last.epoch_input.end, self._folders)
         sources = sources_of(self._wanted.with_known_ids(history))
         try:
             for number, topics in self._topics.items():
@@ -55,9 +55,9 @@ class ReadTopics:
         finally:
             self.close()  # a start may go no further
 
-    def check_of(self, barrier: Barrier, history: History) -> TopicCheck | None:
-        """The question that is asked while the epoch of `barrier` runs; None where it reads no topic."""
-        starts, ends = (by_folder(lines, self._folders) for lines in (barrier.start, barrier.end))
+    def check_of(self, epoch_input: EpochInput, history: History) -> TopicCheck | None:
+        """The question that is asked while the epoch of `epoch_input` runs; None where it reads no topic."""
+        starts, ends = (by_folder(lines, self._folders) for lines in (epoch_input.start, epoch_input.end))
         read = {
             number: ends[folder]
             for number in self._topics
@@ -93,6 +93,6 @@ def sources_asked(ready: Preparation) -> Iterator[None]:
 def planned(writings: Sequence[Writing], coordinator: Coordinator) -> tuple[list[Writing], Inputs]:
     """`writings` in the order on record, and what they read. One write needs no question to the log."""
     recorded = None
-    if len(writings) > 1 and has_begun(history := coordinator.read(), coordinator.spark_log):
+    if len(writings) > 1 and has_begun(history := coordinator.read(), coordinator.runtime):
         recorded = history.inputs
     return in_recorded_order(writings, recorded, str(coordinator.pipeline))

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from tpc.coordinator.spark.late_plans import late_plans
-from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan
-from tpc.coordinator.spark.sources import SourceRepair, look_at_sources
-from tpc.coordinator.spark.state import StateFiles
+from tpc.coordinator.kernel.runtime import NO_QUERY
+from tpc.coordinator.spark.overwritten_offsets import overwritten_offsets
+from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan
+from tpc.coordinator.spark.source_logs import SourceRepair, look_at_sources
+from tpc.coordinator.spark.state_store_files import StateFiles
 from tpc.coordinator.spark.usable_commit import RESTORE, usable_commit
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
@@ -45,7 +46,7 @@ def reconcile(
     commits = spark.batches("commits")
     if commits and (last is None or commits[-1] > last):
         raise _unknown_commits(commits[-1], last)
-    late = late_plans(history, spark, torn)
+    late = overwritten_offsets(history, spark, torn)
     state = StateFiles(spark)
     committed = usable_commit(history, spark, commits, state, late)
     sources = look_at_sources(history, spark, committed, folders)
@@ -54,7 +55,7 @@ def reconcile(
     _repair_plans(history, spark, torn, still_leading)
     if late:
         _move_aside(spark, "commits", committed, still_leading)  # first: beside a decided plan it would be gone on from
-        _repair_late_plans(history, spark, late, still_leading)
+        _repair_overwritten_offsets(history, spark, late, still_leading)
     if last is None:
         return
     if committed == last:
@@ -106,12 +107,12 @@ def _torn_plans(history: History, spark: SparkLog) -> list[int]:
     for batch in spark.batches("offsets"):
         text, manifest = (spark.read("offsets", batch) or "").rstrip("\0").strip(), history.manifests.get(batch)
         if manifest is not None:
-            decided = manifest.barrier.offsets_file.strip()
+            decided = manifest.epoch_input.offsets_file.strip()
             if decided.startswith(text) and decided != text:
                 torn.append(batch)
         elif batch > (-1 if history.last_intent is None else history.last_intent):
             before = history.manifests.get(batch - 1)
-            if not is_whole_plan(text, 0 if before is None else len(before.barrier.end)):
+            if not is_whole_plan(text, 0 if before is None else len(before.epoch_input.end)):
                 torn.append(batch)
     return torn
 
@@ -145,13 +146,13 @@ def _repair_plans(history: History, spark: SparkLog, torn: Iterable[int], still_
         still_leading()
         if manifest is not None:
             logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
-            spark.restore("offsets", batch, manifest.barrier.offsets_file)
+            spark.restore("offsets", batch, manifest.epoch_input.offsets_file)
         else:
             logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned again", batch)
             spark.move_aside("offsets", batch)
 
 
-def _repair_late_plans(
+def _repair_overwritten_offsets(
     history: History, spark: SparkLog, late: Iterable[int], still_leading: Callable[[], None]
 ) -> None:
     """What was decided is written back, in the place of what a forgotten driver has written there."""
@@ -163,7 +164,7 @@ def _repair_late_plans(
             epoch,
         )
         spark.move_aside("offsets", epoch)
-        spark.restore("offsets", epoch, history.manifests[epoch].barrier.offsets_file)
+        spark.restore("offsets", epoch, history.manifests[epoch].epoch_input.offsets_file)
 
 
 def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:
@@ -182,7 +183,7 @@ def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
         manifest = history.manifests.get(batch)
         if manifest is not None and spark.read("offsets", batch) is None:
             logger.warning("Spark's offsets/%d is missing: written back from the intent log", batch)
-            spark.restore("offsets", batch, manifest.barrier.offsets_file)
+            spark.restore("offsets", batch, manifest.epoch_input.offsets_file)
 
 
 def _move_aside(spark: SparkLog, kind: str, last: int, still_leading: Callable[[], None]) -> None:

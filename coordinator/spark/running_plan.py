@@ -1,7 +1,7 @@
 """What the batch that runs was planned to read, as the running query itself has it in memory.
 
 Its `offsets/N` says the same unless another process has written over it. What a difference means is decided in
-`late_plans.py`.
+`overwritten_offsets.py`.
 """
 
 from __future__ import annotations

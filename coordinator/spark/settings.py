@@ -74,12 +74,49 @@ def refuse_trigger(trigger: Any) -> None:
         )
 
 
+_NO_OPTIONS: Mapping[str, str] = {
+    "queryname": "the query has the pipeline's name",
+    "trigger": 'pass pipeline.start(trigger={"processingTime": "1 second"})',
+    "processingtime": 'pass pipeline.start(trigger={"processingTime": "1 second"})',
+    "availablenow": 'pass pipeline.start(trigger={"availableNow": True})',
+    "once": 'pass pipeline.start(trigger={"once": True})',
+}
+"""Methods of Spark's stream writer, and arguments of them, that are taken for options; what to do instead."""
+
+
 def refuse_options(options: Mapping[str, str]) -> None:
     """Raise for writer options that break the guarantee."""
     for name, value in options.items():
         if name.lower() == "asyncprogresstrackingenabled" and value.lower() == "true":
             raise ConfigurationError(
                 "asyncProgressTrackingEnabled lets Spark's log lag behind an epoch", remedy="remove the option."
+            )
+        if name.lower() == "outputmode" and value.lower() != "append":
+            raise ConfigurationError(
+                f"output mode {value!r}: a pipeline runs in append mode, where each row is written once, when it is "
+                "final",
+                remedy="remove the option. Write the changes of an aggregation as rows, and let a merge by key of the "
+                "sink add them up.",
+            )
+        if name.lower() in _NO_OPTIONS:
+            raise ConfigurationError(
+                f"{name!r} is no option of Spark's stream writer, which would pass over it",
+                remedy=f"remove the option; {_NO_OPTIONS[name.lower()]}.",
+            )
+
+
+def refuse_active_query(session: SparkSession, name: str) -> None:
+    """Raise where a query of this name runs in the session.
+
+    Spark refuses a second one only at its start. What leads by then is the new start, and the query that ran has ended.
+    """
+    for query in session.streams.active:
+        if query.name == name:
+            raise ConfigurationError(
+                f"a query named {name!r} runs in this Spark session (id {query.id})",
+                pipeline=name,
+                remedy="stop that query first, with its stop(). A takeover is of another process's pipeline, or of "
+                "another session's.",
             )
 
 

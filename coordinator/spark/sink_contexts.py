@@ -1,4 +1,4 @@
-"""The sinks of a pipeline before its first epoch: each once, and what it is told of its rows and its neighbours."""
+"""The sinks of a pipeline before its first epoch: what each is told of its rows and its neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tpc.coordinator.spark.passes.plan import PassPlan
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
-from tpc.sink import CheckContext, OffsetsCommitter, Sink
+from tpc.sink import CheckContext, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,32 +49,6 @@ def check_contexts(
 def written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
     """The sinks, by name, whose writers run on executors: not those that the driver writes itself."""
     return {sink.name: sink for sink in sinks if sink is not offsets_sink and (sink.merge is None or plan.partitioned)}
-
-
-def distinct(sinks: Iterable[Sink], pipeline: PipelineId) -> tuple[Sink, ...]:
-    """Every sink once. Raises `ConfigurationError` for two of one name."""
-    by_name: dict[str, Sink] = {}
-    for sink in sinks:
-        if by_name.setdefault(sink.name, sink) is not sink:
-            raise ConfigurationError(
-                f"two sinks have the name {sink.name!r}",
-                pipeline=str(pipeline),
-                sink=sink.name,
-                remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
-            )
-    return tuple(by_name.values())
-
-
-def check_takes_offsets(sink: Sink, pipeline: PipelineId) -> None:
-    """Raises `ConfigurationError` for a sink whose committer is no `OffsetsCommitter`, and for what is no sink."""
-    if not isinstance(sink, Sink) or not isinstance(sink.committer(pipeline), OffsetsCommitter):
-        raise ConfigurationError(
-            f"a {type(sink).__name__} does not take source offsets",
-            pipeline=str(pipeline),
-            sink=sink.name if isinstance(sink, Sink) else None,
-            remedy="give offsets_to() a KafkaOffsetsSink, or a sink whose committer has prepare_offsets() "
-            "(tpc.sink.OffsetsCommitter); rows go to a sink by pipeline.write(df).to(sink).",
-        )
 
 
 def check_partitioning(

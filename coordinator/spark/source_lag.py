@@ -11,13 +11,14 @@ import ast
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.feeding.source_offsets import kafka_source
+from tpc.coordinator.kernel.source_lag import SourceLag
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -27,36 +28,19 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "sources.json"
 
 
-@dataclass(frozen=True)
-class SourceLag:
-    """What waited in each source of a query, in the query's order, when Spark asked them last."""
-
-    epoch: int
-    """The batch whose planning asked."""
-    asked_at: float
-    """When that was, in seconds since 1970."""
-    waiting: tuple[Mapping[str, int] | None, ...]
-    """Topic -> offsets that are behind neither this epoch nor one before it; None for a source that does not tell."""
-
-    @property
-    def known(self) -> int | None:
-        """Offsets that wait in all sources that tell; None when none does."""
-        told = [sum(topics.values()) for topics in self.waiting if topics is not None]
-        return sum(told) if told else None
-
-    def in_words(self) -> str:
-        """How much is known to wait; says of which sources it is not known."""
-        silent = [str(number) for number, topics in enumerate(self.waiting) if topics is None]
-        if self.known is None:
-            return "not known: no source of the query tells Spark how much it holds, as Kafka's does"
-        told = f"{self.known:,} offsets"
-        return f"{told}; source {', '.join(silent)} of the query does not tell" if silent else told
+def in_words(lag: SourceLag) -> str:
+    """How much is known to wait; says of which sources it is not known."""
+    silent = [str(number) for number, topics in enumerate(lag.waiting) if topics is None]
+    if lag.known is None:
+        return "not known: no source of the query tells Spark how much it holds, as Kafka's does"
+    told = f"{lag.known:,} offsets"
+    return f"{told}; source {', '.join(silent)} of the query does not tell" if silent else told
 
 
-def lag_in_words(lag: SourceLag | None, checkpoint: CheckpointFiles | None) -> str:
+def lag_in_words(lag: SourceLag | None, checkpoint: Checkpoint | None) -> str:
     """The same where there may be no note, of a log whose checkpoint may not be known."""
     if lag is not None:
-        return lag.in_words()
+        return in_words(lag)
     if checkpoint is None:
         return "not known: the log does not hold it, and its checkpoint, where it is noted, was not named"
     return "not known: nothing of it is noted in the checkpoint, by a query that has run a batch"
@@ -133,6 +117,14 @@ class SourceLagNote:
             return SourceLag(noted["epoch"], noted["asked_at"], tuple(noted["waiting"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+
+@runtime_checkable
+class HearsOfSources(Protocol):
+    """A listener of a pipeline that is told of its sources too. Not in the engine's thread."""
+
+    def tell_of_sources(self, lag: SourceLag) -> None:
+        """What waits in the sources now."""
 
 
 class SourceWatch:

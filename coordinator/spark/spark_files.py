@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles, Entry
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles, Entry
 from tpc.errors import ConfigurationError, TransientError
+from tpc.support.names_below import require_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,8 +129,8 @@ class SparkFiles(CheckpointFiles):
     def make_durable(self, names: Iterable[str]) -> None:
         """See `CheckpointFiles.make_durable`: what Spark has closed there is as durable as it becomes."""
 
-    def lineage(self) -> NothingToForce:
-        """See `CheckpointFiles.lineage`."""
+    def background_fsync(self) -> NothingToForce:
+        """See `CheckpointFiles.background_fsync`."""
         return NothingToForce()
 
     # The JVM ---------------------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ class SparkFiles(CheckpointFiles):
         raise ConfigurationError("this Spark has no CheckpointFileManager", remedy="use a Spark that the tests name.")
 
     def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}" if name else self.url)
+        below = f"/{require_below(name, f'the checkpoint {self.url}')}" if name else ""
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.url}{below}")
 
 
 _PAST = {"read": "read", "list": "listed", "write": "written", "delete": "moved aside"}

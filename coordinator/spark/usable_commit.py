@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
-from tpc.coordinator.spark.state import StateFiles
+from tpc.coordinator.spark.state_store_files import StateFiles
 from tpc.errors import START_ANEW, HistoryMismatchError, StateLostError
 from tpc.history import History
 from tpc.manifest import Manifest
@@ -30,10 +30,10 @@ def usable_commit(
         after = history.manifests.get(batch + 1)
         if text is None or not spark.is_whole_commit(batch):
             continue
-        if after is not None and after.barrier.stateful and after.barrier.base_commit != fingerprint(text):
+        if after is not None and after.epoch_input.stateful and after.epoch_input.base_commit != fingerprint(text):
             foreign = foreign or after
             continue
-        if after is None and batch in late and history.manifests[batch].barrier.stateful:
+        if after is None and batch in late and history.manifests[batch].epoch_input.stateful:
             continue
         wrong = state.why_not_whole(batch)
         if wrong is None:

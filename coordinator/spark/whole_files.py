@@ -10,7 +10,7 @@ import io
 import json
 import zipfile
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 _BLOCK = b"LZ4Block"
 """How a block of Java's LZ4 stream begins; the last one is empty."""

@@ -32,7 +32,8 @@ from tpc.errors import TpcError
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource
 
-PATIENCE_MS = 5 * 60 * 1000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+PATIENCE = tpc.seconds(5 * 60)
 NO_PARTNER = "no partner within 5 minutes"
 SECOND = "a second event of this type and time"
 
@@ -61,23 +62,26 @@ def event_of(message: Message) -> Event:
 
 
 def time_ms(event: Event) -> int:
-    """When it happened; what is no event tells no time."""
-    return 0 if event.time is None else milliseconds(event.time)
+    """When it happened, in milliseconds since 1970; what is no event tells no time."""
+    return 0 if event.time is None else (event.time - EPOCH) // timedelta(milliseconds=1)
 
 
-def milliseconds(time: datetime) -> int:
-    """Since 1970."""
-    return (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+def reject(out: Any, time: datetime, type_: str, value: int, reason: str) -> None:
+    """An event goes to the topic of rejections."""
+    out.row("outcomes", {"time": time, type_.lower(): value, "reason": reason})
+
+
+def give_up(time: datetime, alone: list[Any], at_ms: int, out: Any) -> None:
+    """What has waited as long as its patience lasts, up to `at_ms`, is rejected."""
+    reject(out, time, *alone, NO_PARTNER)
 
 
 def service(kafka: str, postgres: str, directory: str, name: str, files: str | None = None) -> tpc.Service:
     """The whole job: what is read, how it is paired, where it goes. Starts nothing."""
     job = tpc.service(name, directory=directory)
     events = job.read(KafkaSource(f"{name}.events", servers=kafka, decode=event_of), time=time_ms)
-    waiting: Any = job.state("waiting")  # time -> [type, value] of the event that came first
-
-    def reject(out: Any, time: datetime, type_: str, value: int, reason: str) -> None:
-        out.row("outcomes", {"time": time, type_.lower(): value, "reason": reason})
+    # time -> [type, value] of the event that came first
+    waiting: Any = job.state("waiting", ttl=PATIENCE, on_expiry=give_up)
 
     @job.each(events)
     def pair(event: Event, out: Any) -> None:
@@ -95,12 +99,6 @@ def service(kafka: str, postgres: str, directory: str, name: str, files: str | N
             row = {"key": str(event.time), "time": event.time, "a": values["A"], "b": values["B"], "total": total}
             out.row("outcomes", row)
             del waiting[event.time]
-
-    @job.at_cut
-    def give_up(out: Any) -> None:
-        if out.watermark_ms is not None:
-            for time in [time for time in waiting if milliseconds(time) < out.watermark_ms - PATIENCE_MS]:
-                reject(out, time, *waiting.pop(time), NO_PARTNER)
 
     texts, numbers = dict.fromkeys(("key", "text", "reason"), str), dict.fromkeys(("a", "b", "total"), int)
     total = ["time", "a", "b", "total"]

@@ -195,7 +195,8 @@ class SqliteCommitter(Committer):
         return self._owner(self.key)
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        expected = "(SELECT nonce FROM tpc_owners WHERE key = ?) IS ?"
-        entry = (self.key, owner.generation, owner.nonce, owner.since, self.key, before.nonce if before else None)
+        expected = "(SELECT generation || ' ' || nonce FROM tpc_owners WHERE key = ?) IS ?"
+        known = f"{before.generation} {before.nonce}" if before else None
+        entry = (self.key, owner.generation, owner.nonce, owner.since, self.key, known)
         self.sink.run(f"INSERT OR REPLACE INTO tpc_owners SELECT ?, ?, ?, ? WHERE {expected}", *entry)
         return self.owner() == owner

@@ -1,9 +1,9 @@
 """Owner entries in a directory: a small log of files per pipeline, incarnation and sink.
 
-The newest number is the entry. A successor is put under the next number if that is absent, so of two that replace the
-same entry one wins; then older files go, but for the last one before it: whoever lists the directory at that moment
-still finds one of the two. A number that was free because it had been removed has higher ones after it: its putter
-looks, and knows that it came too late.
+The file with the highest number is the entry. A successor is put under the next number if that is absent, so of two
+processes that replace the same entry one wins. Then older files are removed, except the one before the successor: a
+process that lists the directory at that moment still finds one of the two. If a process puts a number that was removed
+before, there are files with higher numbers: it lists the directory afterwards, and sees that it came too late.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ READ_ATTEMPTS = 5
 
 
 class OwnerDirectory:
-    """The entries in one directory, which the first entry makes. Every method raises `OSError`.
+    """The entries in one directory, which the first entry creates. Every method raises `OSError`.
 
-    Give each sink of each pipeline and incarnation a directory of its own, `PipelineId.prefix` and the sink's name say.
+    Give each sink of each pipeline and incarnation its own directory, named by `PipelineId.prefix` and the sink's name.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def read(self) -> Owner | None:
-        """The newest entry. Raises `CorruptionError` when it is damaged."""
+        """The newest entry. Raises `CorruptionError` if it is damaged."""
         return self._newest()[1]
 
     def replace(self, owner: Owner, before: Owner | None) -> bool:
-        """Put `owner` in the place of `before`, or of itself; False when another entry stands there, or none."""
+        """Replace `before`, or `owner` itself, by `owner`; False if there is another entry, or none."""
         number, entry = self._newest()
         if not is_same_term(entry, before) and not is_same_term(entry, owner):
             return False
@@ -44,7 +44,7 @@ class OwnerDirectory:
         return is_same_term(entry, owner)
 
     def _newest(self) -> tuple[int, Owner | None]:
-        """Number and entry; a file that goes between listing and reading has a successor. 0 and None without one."""
+        """Number and entry; 0 and None without one. Reads again if a file is removed meanwhile: it has a successor."""
         for _ in range(READ_ATTEMPTS):
             number = max(self._numbers(), default=0)
             if number == 0:

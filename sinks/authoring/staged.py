@@ -1,6 +1,6 @@
-"""Bases for a sink whose branches are staged as files beside its target, a directory: all but writing and publishing.
+"""Base classes for a sink whose branches are staged as files beside its target, a directory.
 
-What is left to its author: how a file is written, `check`, `identity`, `publish`, `withdraw` and `newest_marker`.
+The author of the sink adds how a file is written, `check`, `identity`, `publish`, `withdraw` and `newest_marker`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 ATTEMPTS = 20
-"""How often in one call a commit begins again because somebody else was faster."""
+"""How often one call begins again because another process was faster; then it gives up, so that it has an end."""
 
 
 class StagedSink(Sink):
-    """A sink on the directory `path`, which driver and executors share and which is never made here."""
+    """A sink on the directory `path`, which all processes of the pipeline share. It is never created here."""
 
     failures: tuple[type[Exception], ...] = ()
-    """What the system's client raises when the same may succeed later; no exception whose text may hold a password."""
+    """What the system's client raises if a retry may succeed; no exception whose text may contain a password."""
 
     def __init__(self, path: str | Path, *, name: str) -> None:
         super().__init__(name)
@@ -43,13 +43,13 @@ class StagedSink(Sink):
         return ExecutorNeeds(directories=(str(self.path),))
 
     def owners(self, pipeline: PipelineId, sink: str) -> OwnerDirectory:
-        """The owner entries of one sink of one pipeline. Raises `FileNotFoundError` when the target is away."""
+        """The owner entries of one sink of one pipeline. Raises `FileNotFoundError` if the target is missing."""
         self.path.stat()
         return OwnerDirectory(self.path / OWN / "owners" / f"{pipeline.prefix}{sink}")
 
     @contextmanager
     def asking(self, doing: str) -> Iterator[None]:
-        """What the file system and the client raise becomes a `TransientError` that says what was done and where."""
+        """Turn what the file system and the client raise into a `TransientError` that says what was done and where."""
         try:
             yield
         except OSError as error:
@@ -60,7 +60,7 @@ class StagedSink(Sink):
 
 
 class StagedWriter(Writer):
-    """One file for a branch. The committable's `data` is what the committer's `hint` was when the epoch began."""
+    """One file for a branch. The committable's `data` is the committer's `hint` from the begin of the epoch."""
 
     def __init__(self, sink: StagedSink, handle: Handle, hint: JSONObject) -> None:
         self.sink = sink
@@ -70,18 +70,18 @@ class StagedWriter(Writer):
 
     @abstractmethod
     def begin(self, path: Path, schema: pyarrow.Schema) -> None:
-        """Make the file; called before the first rows."""
+        """Create the file; called before the first rows."""
 
     @abstractmethod
     def add(self, batch: pyarrow.RecordBatch) -> None:
-        """Write rows. Raises `DataError` for one that can never be taken."""
+        """Write rows. Raises `DataError` for a row that can never be taken."""
 
     @abstractmethod
     def end(self) -> None:
-        """Close the file: all its bytes are handed to the file system."""
+        """Close the file, so that the file system has all its bytes."""
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Begin with the first rows, and add."""
+        """Create the file with the first rows, and add them."""
         if not batch.num_rows:
             return
         with self.sink.asking("writing to"):
@@ -91,7 +91,7 @@ class StagedWriter(Writer):
             self.add(batch)
 
     def prepare(self) -> Committable | None:
-        """Durable first, then prepared."""
+        """Make the file durable, then prepared."""
         if not self.rows:
             return None
         with self.sink.asking("preparing in"):
@@ -100,16 +100,16 @@ class StagedWriter(Writer):
         return Committable(self.handle, str(self.handle), self.rows, size_bytes, dict(self.hint))
 
     def abort(self) -> None:
-        """Remove the file, whole or not."""
+        """Remove the file, whether complete or not."""
         with self.sink.asking("aborting in"):
             self.sink.staging.remove(self.handle)
 
 
 class StagedCommitter(Committer):
-    """What is in doubt, aborts, and the owner entry, all of them files; `key` names this sink of this pipeline."""
+    """Branches in doubt, aborts and the owner entry, as files; `key` names this sink of this pipeline."""
 
     overtaken: tuple[type[Exception], ...] = ()
-    """What the system's client raises when somebody else has committed meanwhile: look again."""
+    """What the system's client raises if another process has committed meanwhile; the call begins again."""
 
     def __init__(self, sink: StagedSink, pipeline: PipelineId) -> None:
         self.sink = sink
@@ -118,21 +118,21 @@ class StagedCommitter(Committer):
 
     @abstractmethod
     def publish(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """Make decided branches visible with their marker, once; as `Committer.commit`, but it may raise."""
+        """Make decided branches visible together with their marker, once; as `Committer.commit`, but it may raise."""
 
     @abstractmethod
     def withdraw(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Their files are gone: see to it that a commit on its way fails, and say the outcome of each branch."""
+        """End branches whose files are removed: a delayed commit must fail from now on. Returns each outcome."""
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """`publish`, again whenever somebody else was faster; what cannot be learned is UNKNOWN."""
+        """Call `publish`, again whenever another process was faster. An outcome that is not known is UNKNOWN."""
         try:
             return self._while_overtaken("committing to", lambda: self.publish(committables))
         except TpcError as error:
             return [Outcome(Verdict.UNKNOWN, error.what) for _ in committables]
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Remove what is staged, and `withdraw`."""
+        """Remove the staged files, then call `withdraw`."""
 
         def given_up() -> list[GivenUp]:
             for branch in committables:
@@ -146,7 +146,9 @@ class StagedCommitter(Committer):
             for _ in range(ATTEMPTS):
                 with suppress(*self.overtaken):
                     return call()
-        raise TransientError(f"{doing} {self.sink.path}: others were faster {ATTEMPTS} times", sink=self.sink.name)
+        raise TransientError(
+            f"{doing} {self.sink.path}: other processes were faster {ATTEMPTS} times", sink=self.sink.name
+        )
 
     def in_doubt(self) -> list[InDoubt]:
         """Every staged branch of this sink under any incarnation of the pipeline's name."""
@@ -159,17 +161,17 @@ class StagedCommitter(Committer):
             return self.sink.staging.all_in_doubt(lambda pipeline, sink: self.sink.owners(pipeline, sink).read())
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
-        """Remove what is staged. A commit must not rest on a staged file after it has answered."""
+        """Remove the staged files. A commit must not need a staged file after it has answered."""
         with self.sink.asking("aborting in"):
             for branch in branches:
                 self.sink.staging.remove(Handle.parse(branch.resource))
 
     def owner(self) -> Owner | None:
-        """The newest entry. Raises `CorruptionError` when it is damaged."""
+        """The newest entry. Raises `CorruptionError` if it is damaged."""
         with self.sink.asking("reading the owner entry of"):
             return self.sink.owners(self.pipeline, self.sink.name).read()
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """Put the next entry if it is absent."""
+        """Put the next entry unless there is one."""
         with self.sink.asking("taking ownership of"):
             return self.sink.owners(self.pipeline, self.sink.name).replace(owner, before)

@@ -1,10 +1,10 @@
-"""Branches as files beside a target: being written, prepared, listed, gone. Decides nothing and publishes nothing.
+"""Branches as files beside a target: written, prepared, listed, removed. Decides nothing and publishes nothing.
 
     <root>/_tpc/staging/<handle>.writing       a branch that is being written
     <root>/_tpc/staging/<handle>               a prepared branch: complete, and durable with its name
 
-`root` is the target's own directory and is never made here: if it is away (a mount that failed), every method raises
-`FileNotFoundError` and nothing looks as if it had never been. What is no branch's file is passed over.
+`root` is the target's own directory and is never created here. If it is missing (a failed mount), every method raises
+`FileNotFoundError`, so that a missing mount is not read as a target without branches. Other files are ignored.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class StagingDirectory:
         self.directory = root / OWN / "staging"
 
     def begin(self, handle: Handle) -> Path:
-        """Where to write this branch; the directory is made, durably, by the first."""
+        """The path to which this branch is written; the first call creates the directory, durably."""
         self._require_root()
         make_directories(self.directory)
         return self._writing(handle)
 
     def finish(self, handle: Handle) -> int:
-        """The file is written and closed: make it durable, and prepared in one act. Its size in bytes.
+        """Make the written and closed file durable, then prepared by one rename. Returns its size in bytes.
 
-        Raises `FileNotFoundError` when a sweep has taken it meanwhile.
+        Raises `FileNotFoundError` if a sweep has removed it meanwhile.
         """
         writing, prepared = self._writing(handle), self.path(handle)
         sync(writing)
@@ -50,7 +50,7 @@ class StagingDirectory:
         return self.directory / str(handle)
 
     def remove(self, handle: Handle) -> None:
-        """Take a branch away, written or prepared; nothing happens if there is none."""
+        """Remove a branch, written or prepared, if there is one."""
         self._require_root()
         remove(self._writing(handle))
         remove(self.path(handle))
@@ -63,12 +63,12 @@ class StagingDirectory:
         return sorted(handle for handle in found if handle is not None)
 
     def in_doubt(self, pipeline: PipelineId, sink: str) -> list[InDoubt]:
-        """What `Committer.in_doubt` answers: under any incarnation of the pipeline's name."""
+        """The answer of `Committer.in_doubt`: under any incarnation of the pipeline's name."""
         ours = (pipeline.name, sink)
         return [in_doubt(handle) for handle in self.handles() if (handle.pipeline.name, handle.sink) == ours]
 
     def all_in_doubt(self, owner_of: Callable[[PipelineId, str], Owner | None]) -> list[tuple[InDoubt, Owner | None]]:
-        """What `Committer.all_in_doubt` answers; `owner_of` reads the entry of a pipeline's sink."""
+        """The answer of `Committer.all_in_doubt`; `owner_of` reads the entry of a pipeline's sink."""
         return [(in_doubt(handle), owner_of(handle.pipeline, handle.sink)) for handle in self.handles()]
 
     def _writing(self, handle: Handle) -> Path:

@@ -1,1 +1,1 @@
-"""The sink for effects outside: calls that cannot be taken back, decided with the epoch and made after it."""
+"""The sink for calls to other systems, which cannot be undone: decided with the epoch and made after it."""

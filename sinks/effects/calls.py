@@ -1,8 +1,8 @@
-"""Which decided effects are due, and the outcome of each call: claimed before it, noted after it, durable both times.
+"""Which decided effects are due, and the outcome of each call: a claim before it, a note after it, both durable.
 
-An effect is due when its epoch is complete, which the caller knows, and its pause is over. Claims are made under a
-coordinator's term: whoever has a later one takes over, and the one before gets no more. What came of a call that was
-under way then is not known.
+An effect is due when its epoch is complete (the caller knows that) and its pause is over. Claims are made under a
+coordinator's generation. A carrier of a later generation takes over, and the one before gets no more claims. The
+outcome of a call that was under way then is unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tpc.sinks.effects.effect import OPEN, Effect, Fate, Guarantee
 from tpc.sinks.effects.python_rows import python_row
 
 ANSWER_MAX = 2000
-DIED = "the process that called died in the call, or was overtaken"
+DIED = "the process that made the call died in it, or another one took over"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An effect that nobody else calls now."""
+    """An effect that this carrier alone may call now."""
 
     number: int
     effect: Effect
@@ -32,10 +32,10 @@ class Claim:
 
 
 class Calls:
-    """The effects of one sink of one pipeline, as their carrier sees them.
+    """The effects of one sink of one pipeline, for their carrier.
 
-    `ours` are the terms of that carrier, of which one must stand here: the newest, or also the one before it where the
-    answer to its renewal was lost.
+    `ours` are the generations of that carrier, one of which must be in the outbox: the newest, or also the one before
+    it, if the answer to its renewal was lost.
     """
 
     def __init__(self, database: Database, sink: str) -> None:
@@ -43,16 +43,16 @@ class Calls:
         self._ahead_s = time.time() - time.monotonic()
 
     def _now(self) -> float:
-        """Seconds since 1970 when this object was made, and from then on by a clock that nobody sets.
+        """Seconds since 1970 at the creation of this object, and from then on by the monotonic clock.
 
-        A pause is neither longer nor shorter when the machine's clock is put back or forward meanwhile.
+        So a pause keeps its length if the machine's clock is set meanwhile.
         """
         return self._ahead_s + time.monotonic()
 
     def begin_term(self, owner: Owner, guarantee: Guarantee) -> None:
-        """Claim under this term from now on. What was being called under another one is called again, or unknown.
+        """Claim under this generation from now on. A call under way of another one is repeated, or becomes unknown.
 
-        Raises `FencedError` when a later one has begun.
+        Raises `FencedError` if a later generation has begun.
         """
         after = Fate.WAITING if guarantee is Guarantee.AT_LEAST_ONCE else Fate.UNKNOWN
         with self.database.transaction() as db:
@@ -64,21 +64,21 @@ class Calls:
                 "UPDATE effects SET state = ?, answer = ?, changed_at = ? WHERE sink = ? AND state = ?",
                 (after.value, DIED, self._now(), self.sink, Fate.CALLING.value),
             )
-            db.execute(  # the clock was put back since these were noted: their pauses begin now
+            db.execute(  # the clock was set back since these were noted: their pauses begin now
                 "UPDATE effects SET not_before = ? + max(0, not_before - changed_at), changed_at = ? "
                 "WHERE sink = ? AND state = ? AND changed_at > ?",
                 (self._now(), self._now(), self.sink, Fate.WAITING.value, self._now()),
             )
 
     def renew(self, ours: Collection[Owner], after: Owner) -> None:
-        """The same carrier goes on under its coordinator's next term. Raises `FencedError`."""
+        """The same carrier goes on under its coordinator's next generation. Raises `FencedError`."""
         with self.database.transaction() as db:
             self._require(db, ours)
             values = (after.generation, after.nonce, self.sink)
             db.execute("UPDATE carriers SET generation = ?, nonce = ? WHERE sink = ?", values)
 
     def claim(self, ours: Collection[Owner], complete: int) -> Claim | None:
-        """The next effect of an epoch up to `complete` whose time has come. Raises `FencedError`."""
+        """The next effect of an epoch up to `complete` that is due. Raises `FencedError`."""
         with self.database.transaction() as db:
             self._require(db, ours)
             found = db.execute(
@@ -96,7 +96,7 @@ class Calls:
         return Claim(found["id"], effect, found["attempts"] + 1)
 
     def done(self, claim: Claim, answer: str) -> None:
-        """It was carried out: known now, whoever claims by now."""
+        """Note that it was carried out, whichever carrier has taken over meanwhile."""
         with self.database.transaction() as db:
             db.execute(
                 "UPDATE effects SET state = ?, answer = ?, changed_at = ? WHERE id = ?",
@@ -106,13 +106,13 @@ class Calls:
     def not_done(
         self, ours: Collection[Owner], claim: Claim, fate: Fate, answer: str, *, refused: bool, pause_s: float
     ) -> None:
-        """What is to follow. Raises `FencedError` when another carrier has taken over, which knows better."""
+        """Note what follows. Raises `FencedError` if another carrier has taken over: that one has noted the effect."""
         with self.database.transaction() as db:
             self._require(db, ours)
             now = self._now()
             db.execute(
                 "UPDATE effects SET state = ?, answer = ?, refusals = refusals + ?, not_before = ?, changed_at = ? "
-                "WHERE id = ? AND state = ?",  # not of one that an overtaken carrier has noted as done meanwhile
+                "WHERE id = ? AND state = ?",  # a fenced carrier may have noted it as done meanwhile, and that stays
                 (
                     *(fate.value, answer[:ANSWER_MAX], int(refused), now + pause_s, now),
                     *(claim.number, Fate.CALLING.value),
@@ -120,7 +120,7 @@ class Calls:
             )
 
     def open_effects(self, complete: int) -> tuple[int, str]:
-        """How many effects of epochs up to `complete` are still to be carried out; of one its key and last answer."""
+        """How many effects of epochs up to `complete` are not carried out yet; key and last answer of one of them."""
         with self.database.transaction() as db:
             found = db.execute(
                 "SELECT count(*) OVER () AS number, key, answer FROM effects "
@@ -130,7 +130,7 @@ class Calls:
         return (found["number"], f"{found['key']}: {found['answer'] or 'not answered yet'}") if found else (0, "")
 
     def next_due_s(self, complete: int) -> float | None:
-        """In how many seconds the next effect is due; None when none is."""
+        """In how many seconds the next effect is due; None if there is none."""
         with self.database.transaction() as db:
             found = db.execute(
                 "SELECT min(not_before) AS at FROM effects WHERE sink = ? AND state = ? AND epoch <= ?",
@@ -147,7 +147,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Listed:
-    """An effect as operators see it."""
+    """An effect as it is shown to operators."""
 
     sink: str
     epoch: int
@@ -172,14 +172,14 @@ def listed(database: Database, fates: Iterable[Fate], limit: int) -> list[Listed
 
 
 def counts(database: Database) -> dict[tuple[str, Fate], int]:
-    """How many effects there are of each sink in each state."""
+    """The number of effects by sink and state."""
     with database.transaction() as db:
         found = db.execute("SELECT sink, state, count(*) FROM effects GROUP BY sink, state ORDER BY sink, state")
         return {(sink, Fate(state)): number for sink, state, number in found.fetchall()}
 
 
 def settle(database: Database, key: str, fate: Fate, answer: str) -> int:
-    """By hand: an effect that is dead or unknown is to be called again (WAITING), or done. How many that were."""
+    """Record a person's decision on a dead or unknown effect: call it again (WAITING), or done. How many were found."""
     with database.transaction() as db:
         return db.execute(
             "UPDATE effects SET state = ?, refusals = 0, not_before = 0, answer = ?, changed_at = ? "

@@ -1,6 +1,6 @@
-"""The carrier: threads of the driver that call what is due, each a call at a time, and note its outcome.
+"""The carrier: threads of the coordinator's process that make due calls, one at a time each, and note their outcomes.
 
-It is told which epochs are complete and under which term it carries; without a term nothing is called.
+The committer tells it which epochs are complete, and its generation; without a generation it calls nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tpc.describing import escaped
 from tpc.errors import FencedError, TransientError
 from tpc.sink import Owner
 from tpc.sinks.effects.calls import Calls, Claim
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 2.0
-"""How often an idle carrier looks for what an operator wants to be called again."""
+"""How often an idle carrier looks for effects that an operator wants to be called again."""
 
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """What came of a call, and what is to be kept of what was said."""
+    """The outcome of a call, and what is stored of its answer."""
 
     fate: Fate
     words: str
@@ -47,12 +48,12 @@ class CallOutcome:
 
 
 class Carrier:
-    """Carries out the effects of one sink of one pipeline under `owner`'s term, until `stop` or another's term."""
+    """Carries out the effects of one sink of one pipeline under `owner`'s generation, until `stop` or a takeover."""
 
     def __init__(self, sink: EffectSink, call: Call, calls: Calls, owner: Owner) -> None:
         self.sink, self.calls, self.owner = sink, calls, owner
         self._ours = [owner]
-        """The terms of which one is in the outbox; more than one while nobody knows whether a renewal was made."""
+        """The generations of which one is in the outbox; two while the outcome of a renewal is unknown."""
         self._call = call
         self._complete = -1
         self._has_begun = False
@@ -62,12 +63,12 @@ class Carrier:
         self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
 
     def start(self) -> None:
-        """Begin: the first thing is to take over from whoever carried before."""
+        """Begin: take over from the carrier before, then call what is due."""
         for thread in self._threads:
             thread.start()
 
     def renew(self, owner: Owner) -> None:
-        """Go on under the coordinator's next term. Raises `FencedError`, `TransientError`."""
+        """Go on under the coordinator's next generation. Raises `FencedError`, `TransientError`."""
         with self._changed:
             self._ours.append(owner)
             if self._has_begun:
@@ -75,13 +76,16 @@ class Carrier:
             self.owner, self._ours = owner, [owner]
 
     def carry_to(self, epoch: int) -> None:
-        """Every epoch up to this one is complete."""
+        """Note that every epoch up to this one is complete."""
         with self._changed:
             self._complete = max(self._complete, epoch)
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Until nothing is left of complete epochs but what is left for a person. Raises `EffectsOverdueError`."""
+        """Wait until all effects of complete epochs are carried out or left for a person.
+
+        Raises `EffectsOverdueError`.
+        """
         timeout_s = self.sink.wait_timeout_s
         over = until(lambda: self._stopping.is_set() or not self._left()[0], timeout_s, pause_max_s=0.1)
         if over and not self._stopping.is_set():
@@ -93,7 +97,7 @@ class Carrier:
             raise EffectsOverdueError(what, sink=self.sink.name)
 
     def stop(self) -> None:
-        """Begin no call any more, and wait for those under way as long as a call may take."""
+        """Begin no further call, and wait for calls under way as long as a call may take."""
         self._stopping.set()
         with self._changed:
             self._changed.notify_all()
@@ -114,18 +118,18 @@ class Carrier:
                 if claim is not None:
                     self._carry(claim)
             except FencedError as error:
-                logger.warning("sink %s calls nothing any more: %s", self.sink.name, error.what)
+                logger.warning("sink %s makes no further calls: %s", self.sink.name, error.what)
                 self._stopping.set()
             except TransientError as error:
-                logger.warning("sink %s cannot carry out its effects now, again in a while: %s", self.sink.name, error)
+                logger.warning("sink %s cannot carry out its effects now and tries again: %s", self.sink.name, error)
                 self._stopping.wait(LOOK_AGAIN_S)
-            except Exception:  # nobody starts this thread again
-                logger.exception("sink %s: what its carrier did not expect; it goes on", self.sink.name)
+            except Exception:  # nothing would start this thread again
+                logger.exception("sink %s: an unexpected error in its carrier, which goes on", self.sink.name)
                 self._stopping.wait(LOOK_AGAIN_S)
 
     def _claim(self) -> Claim | None:
         """The next effect, or None after a pause."""
-        with self._changed:  # one thread at a time: the others would only wait for the database
+        with self._changed:  # one thread at a time: the others would wait for the database anyway
             if self._stopping.is_set():
                 return None
             if not self._has_begun:
@@ -144,15 +148,15 @@ class Carrier:
             self._keep_slot(claim, call)
 
     def _keep_slot(self, claim: Claim, call: UnderWay[str]) -> None:
-        """A call over its deadline is still under way: this thread makes no other, or they would pile up."""
+        """Wait for a call over its deadline: a thread that made another call meanwhile would let calls pile up."""
         logger.warning(
-            "sink %s: the call for %s goes on after %g s, and is one of the %d at a time until it ends",
+            "sink %s: the call for %s still runs after %g s, and counts as one of %d parallel calls until it ends",
             *(self.sink.name, claim.effect.key, self.sink.call_timeout_s, self.sink.concurrency),
         )
         while not call.ends_within(LOOK_AGAIN_S / 10):
             if self._stopping.is_set():
                 return
-        with suppress(BaseException):  # of an error nothing more is known than of the silence before it
+        with suppress(BaseException):  # the call is noted as unknown already, and an error would add nothing
             answer = call.answer(0.0)
             self._noted(lambda: self.calls.done(claim, answer))
 
@@ -164,7 +168,7 @@ class Carrier:
 
         def note() -> None:
             fate, words, refused = outcome.fate, outcome.words, outcome.refused
-            with self._changed:  # no renewal in between: the term that is in the outbox is ours
+            with self._changed:  # no renewal in between: the generation in the outbox is one of ours
                 self.calls.not_done(self._ours, claim, fate, words, refused=refused, pause_s=pause_s)
 
         self._noted(note)
@@ -176,48 +180,49 @@ class Carrier:
         except EffectRefusedError as error:
             dead, words = effect.refusals + 1 >= retry.refusals, _words(error)
             if dead:
-                logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, words)
+                said = escaped(words)
+                logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, said)
             return CallOutcome(Fate.DEAD if dead else Fate.WAITING, words, refused=True)
         except EffectUnavailableError as error:
             return CallOutcome(Fate.WAITING, _words(error))
         except EffectAnswerError as error:
             again = self.sink.guarantee is Guarantee.AT_LEAST_ONCE
-            logger.error("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, error)
+            logger.error("sink %s: the outcome of %s is unknown: %s", self.sink.name, effect.key, escaped(str(error)))
             return CallOutcome(Fate.WAITING if again else Fate.UNKNOWN, str(error))
-        except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
+        except BaseException as error:  # noqa: BLE001  after any other error of the user's call its outcome is unknown
             again, kind = self.sink.guarantee is Guarantee.AT_LEAST_ONCE, type(error).__name__
-            logger.warning("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, kind)
+            logger.warning("sink %s: the outcome of %s is unknown: %s", self.sink.name, effect.key, kind)
             return CallOutcome(Fate.WAITING if again else Fate.UNKNOWN, kind)
         return CallOutcome(Fate.DONE, answer)
 
     def _noted(self, note: Callable[[], None]) -> None:
-        """Until it is noted: an effect of which nothing is noted would wait for the next start."""
+        """Repeat until it is noted: an effect without a note would wait for the next start."""
         while True:
             is_last = self._stopping.is_set()
             try:
                 return note()
             except TransientError as error:
-                logger.warning("sink %s: what came of a call cannot be noted: %s", self.sink.name, error)
+                logger.warning("sink %s: the outcome of a call cannot be noted yet: %s", self.sink.name, error)
                 if is_last:
-                    return None  # the next carrier finds it as one whose outcome nobody knows
+                    return None  # the next carrier finds it as an effect of unknown outcome
                 self._stopping.wait(LOOK_AGAIN_S)
 
 
 def _words(said: object) -> str:
-    """`said` as text that the outbox can hold; none where it has no words."""
+    """`said` as text that the outbox can hold; empty if it has no text."""
     try:
         return "" if said is None else str(said).encode("utf-8", "replace").decode()
-    except Exception:  # noqa: BLE001  it is the user's, and the call is made
+    except Exception:  # noqa: BLE001  a user's object may raise anything, and the call is made
         return ""
 
 
-# One call in a thread of its own: it can be given up, and goes on all the same until it ends.
+# One call in a thread of its own. The caller can stop waiting; the call runs on until it ends.
 
 Answer = TypeVar("Answer")
 
 
 class UnderWay(Generic[Answer]):
-    """Begins with the object. Times are by the monotonic clock, which nobody sets."""
+    """A call that begins when the object is made. Times are by the monotonic clock."""
 
     def __init__(self, call: Callable[[], Answer], *, name: str) -> None:
         self._call = call
@@ -229,17 +234,17 @@ class UnderWay(Generic[Answer]):
     def _run(self) -> None:
         try:
             self._answers.append(self._call())
-        except BaseException as error:  # noqa: BLE001  raised again where the answer is asked for
+        except BaseException as error:  # noqa: BLE001  raised again in `answer`
             self._error = error
         finally:
             self._over.set()
 
     def ends_within(self, timeout_s: float) -> bool:
-        """Whether it has ended, or does so in time."""
+        """Whether it has ended, or ends within the time."""
         return self._over.wait(timeout_s)
 
     def answer(self, timeout_s: float) -> Answer:
-        """What it returned. Raises what it raised, and `TimeoutError` when it has not ended in time."""
+        """What it returned. Raises what it raised, and `TimeoutError` if it does not end in time."""
         if not self.ends_within(timeout_s):
             raise TimeoutError(f"no answer within {timeout_s:g} s")
         if self._error is not None:

@@ -1,4 +1,4 @@
-"""The command `tpc effects`: the state of the effects in an outbox; a person's word on those that are left."""
+"""The command `tpc effects`: shows the effects in an outbox, and records a person's decision on those that are left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tpc.errors import ConfigurationError
+from tpc.support.terminal import print_json, print_line
 
 if TYPE_CHECKING:
     from tpc.sinks.effects.database import Database
@@ -42,12 +43,12 @@ def effects(
         if key is None:
             continue
         if not reason:
-            raise ConfigurationError("a person's word needs --reason", remedy="say who decides and why.")
+            raise ConfigurationError("a person's decision needs --reason", remedy="say who decides and why.")
         if not settle(database, key, fate, reason):
             raise ConfigurationError(
                 f"no effect {key!r} is dead or unknown", remedy="give the whole key, as `tpc effects` shows it."
             )
-        typer.echo(json.dumps({"key": key, "state": fate.value}) if as_json else f"{key}: {fate.value}")
+        print_line(json.dumps({"key": key, "state": fate.value}) if as_json else f"{key}: {fate.value}")
     if again is None and done is None:
         _show(database, limit, as_json=as_json)
 
@@ -69,9 +70,9 @@ def _show(database: Database, limit: int, *, as_json: bool) -> None:
     if as_json:
         numbers = [{"sink": sink, "state": fate.value, "effects": number} for (sink, fate), number in found.items()]
         told = [{**asdict(one), "fate": one.fate.value, "row": json.loads(one.row)} for one in left]
-        typer.echo(json.dumps({"counts": numbers, "left": told}, indent=2))
+        print_json({"counts": numbers, "left": told})
         return
     for (sink, fate), number in found.items():
-        typer.echo(f"{sink}  {fate.value:13}  {number}")
+        print_line(f"{sink}  {fate.value:13}  {number}")
     for one in left:
-        typer.echo(f"{one.fate.value:13}  epoch {one.epoch}  {one.key}  {one.row}  {one.answer}")
+        print_line(f"{one.fate.value:13}  epoch {one.epoch}  {one.key}  {one.row}  {one.answer}")

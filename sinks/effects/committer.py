@@ -1,7 +1,7 @@
-"""The driver's half of an effects sink: decides what is staged, and has a carrier carry out what is complete.
+"""The committer of an effects sink: decides staged effects, and has a carrier carry out those of complete epochs.
 
-A carrier begins where a coordinator leads that writes epochs: `check` was asked, and ownership taken. Commands that
-only finish or sweep call nobody.
+A carrier begins only in a coordinator that writes epochs, after `check` and `take_ownership`. Commands that only finish
+or sweep make no calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class EffectCommitter(StagedCommitter):
-    """Decides, aborts and lists branches; tells the carrier."""
+    """Decides, aborts and lists branches, and tells the carrier which epochs are complete."""
 
     sink: EffectSink
 
@@ -48,7 +48,7 @@ class EffectCommitter(StagedCommitter):
         self._carrier: Carrier | None = None
 
     def check(self, context: CheckContext) -> None:
-        """Make the outbox, and see that every row can be an effect. Warns of an outbox on a remote file system."""
+        """Create the outbox, and check that every row can be an effect. Warns of an outbox on a remote file system."""
         check_columns(self.sink, context.schema)
         self._database.identity()
         kind = file_system(self.sink.path.absolute())
@@ -61,11 +61,11 @@ class EffectCommitter(StagedCommitter):
         self._writes_epochs = True
 
     def missing(self) -> str | None:
-        """The outbox, or the directory that is to have it."""
+        """The outbox, or the directory for it."""
         return self._database.missing()
 
     def identity(self) -> str:
-        """Which outbox this is."""
+        """The id of this outbox."""
         return f"effects:{self._database.identity()}"
 
     # Branches --------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class EffectCommitter(StagedCommitter):
         return self._branches.newest_marker()
 
     def publish(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """Each branch in a transaction; then what is staged of it is not needed any more."""
+        """Each branch in a transaction; after it its staged file is no longer needed."""
         outcomes = []
         for branch in committables:
             outcomes.append(self._branches.publish(branch, self.sink.staging.path(branch.handle)))
@@ -84,31 +84,31 @@ class EffectCommitter(StagedCommitter):
         return outcomes
 
     def withdraw(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """A note that they are given up, unless they are decided."""
+        """Note that they are given up, unless they are decided."""
         return [self._branches.withdraw(branch) for branch in committables]
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
-        """Older markers may go, and what was done long ago."""
+        """Remove older markers, and effects that were done long ago."""
         if committables:
             self._branches.prune(epoch, self.sink.keep_s)
 
     # Effects ---------------------------------------------------------------------------------------------------
 
     def hint(self) -> JSONObject:
-        """Which epoch is the newest, for evidence. It is asked before each epoch: here that waits for effects."""
+        """The newest epoch, as evidence. It is called before each epoch, so with `wait` it waits for the effects."""
         if self.sink.wait and self._carrier is not None:
             self._carrier.wait()
         return self._branches.evidence()
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """As every sink; its effects are carried out under this term."""
+        """As every sink; its effects are carried out under this generation."""
         taken = super().take_ownership(owner, before)
         if taken:
             self._owner = owner
         return taken
 
     def completed(self, epoch: int) -> None:
-        """Every epoch up to this one is complete: its effects are carried out from now on."""
+        """Every epoch up to this one is complete: carry out its effects from now on."""
         if self._owner is None or self.sink.call is None or not self._writes_epochs:
             return
         if self._carrier is None:
@@ -119,7 +119,7 @@ class EffectCommitter(StagedCommitter):
         self._carrier.carry_to(epoch)
 
     def close(self) -> None:
-        """Wait for the effects, if the pipeline waits for them; begin no call any more."""
+        """Wait for the effects, if the pipeline waits for them; begin no further call."""
         if self._carrier is None:
             return
         try:
@@ -128,32 +128,31 @@ class EffectCommitter(StagedCommitter):
         except FencedError:
             pass
         except TpcError as error:
-            logger.warning("%s; the next start carries them on", error.what)
+            logger.warning("%s; the next start goes on with them", error.what)
         finally:
             self._carrier.stop()
             self._carrier = None
 
 
-# Branches in an outbox: staged effects become decided ones, with a marker, in one transaction, or are given up.
-#
-# A decided effect is not carried out yet: whether its epoch is complete is not known here.
+# Branches in an outbox: one transaction turns staged effects into decided ones, with a marker, or notes that they are
+# given up. A decided effect is not carried out here, since it is not known here whether its epoch is complete.
 
 BASE_EPOCH = -1
 
 
 class Branches:
-    """The branches of one sink of one pipeline; `sink` names both in the database, `keys` begins every key."""
+    """The branches of one sink of one pipeline; `sink` names both in the database, every key begins with `keys`."""
 
     def __init__(self, database: Database, sink: str, keys: str) -> None:
         self.database, self.sink, self.keys = database, sink, keys
 
     def newest_marker(self) -> Marker | None:
-        """Of the newest epoch that has effects here, and of its branches one of the highest generation."""
+        """The marker of the newest epoch with effects here; of its branches one of the highest generation."""
         with self.database.transaction() as db:
             return self._newest(db)
 
     def evidence(self) -> JSONObject:
-        """The newest epoch; before the first a base, drawn once, which tells whether markers were removed since."""
+        """The newest epoch; before the first a base, a random id that shows whether markers were removed since."""
         with self.database.transaction() as db:
             if (newest := self._newest(db)) is not None:
                 return {"before": newest.epoch}
@@ -163,7 +162,7 @@ class Branches:
             return {"before": None, "base": base}
 
     def publish(self, branch: Committable, staged: Path) -> Outcome:
-        """Make a branch's effects decided ones, unless its marker says that they are."""
+        """Turn a branch's staged effects into decided ones, unless its marker says that they are."""
         with self.database.transaction() as db:
             if self._has(db, "markers", branch.handle):
                 return Outcome(Verdict.ALREADY, "its marker is there")
@@ -183,11 +182,11 @@ class Branches:
         return Outcome(Verdict.COMMITTED, "decided")
 
     def key(self, values: Sequence[str]) -> str:
-        """The key of a call: of what the row is, never of how it came here."""
+        """The key of a call. It depends on the row's values only, so that a repeated epoch gives the same key."""
         return "/".join([self.keys, *(quote(value, "") for value in values)])
 
     def withdraw(self, branch: Committable) -> GivenUp:
-        """See to it that a commit on its way changes nothing; the outcome of the branch."""
+        """Make sure that a delayed commit changes nothing; the outcome of the branch."""
         with self.database.transaction() as db:
             if self._has(db, "markers", branch.handle):
                 return GivenUp.COMMITTED
@@ -199,7 +198,7 @@ class Branches:
             return GivenUp.UNDONE
 
     def prune(self, epoch: int, keep_s: float) -> None:
-        """Forget the markers of epochs before this one, which is complete, and effects done so long ago."""
+        """Remove the markers of epochs before this complete one, and effects done longer ago than `keep_s`."""
         with self.database.transaction() as db:
             newest = self._newest(db)
             before = min(epoch, newest.epoch) if newest else 0
@@ -230,7 +229,7 @@ class Branches:
         return Outcome(Verdict.LOST if lost else Verdict.UNKNOWN, said, contradiction=not lost)
 
     def _shows_what_was(self, db: sqlite3.Connection, branch: Committable) -> bool:
-        """Whether what stood there when the epoch began is there; branches of older versions have recorded no base."""
+        """Whether the marker from the begin of the epoch is still there; branches of older versions have no base."""
         if branch.data["before"] is not None:
             found = "SELECT 1 FROM markers WHERE sink = ? AND epoch = ?"
             return db.execute(found, (self.sink, branch.data["before"])).fetchone() is not None
@@ -238,7 +237,7 @@ class Branches:
         return base is None or db.execute("SELECT 1 FROM markers WHERE handle = ?", (base,)).fetchone() is not None
 
     def _is_past(self, db: sqlite3.Connection, branch: Committable) -> bool:
-        """Whether its marker may have been there, and pruned since."""
+        """Whether its marker may have existed and been pruned since."""
         newest = self._newest(db)
         return newest is not None and newest.epoch > branch.handle.epoch
 

@@ -1,11 +1,11 @@
-"""The database of an outbox: made once, opened for a transaction at a time. What is in it others decide.
+"""The database of an outbox: created once, opened for one transaction at a time. Other modules decide its content.
 
-    <outbox>/_tpc/effects.db         effects with their outcome, markers, what was given up, who carries
-    <outbox>/_tpc/effects-identity   which outbox this is; made after the database, so that a missing one is noticed
+    <outbox>/_tpc/effects.db         effects with their outcome, markers, branches given up, the carrier's generation
+    <outbox>/_tpc/effects-identity   the id of this outbox; made after the database, so that a missing one is noticed
 
-Drivers and operators open it, executors only write staged files. At a takeover two drivers may have it open: POSIX
-locks and fsync must work between all machines that may be driver. SQLite's rollback journal is kept, which needs no
-memory shared between processes. Whoever writes waits for all others.
+Coordinators and operators open it; tasks only write staged files. At a takeover two coordinators may have it open. So
+POSIX locks and fsync must work between all machines that may run the coordinator. SQLite uses its rollback journal,
+which needs no memory shared between processes. A writer waits for all other users of the database.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CREATE TABLE IF NOT EXISTS markers (handle TEXT PRIMARY KEY, sink TEXT, epoch IN
 CREATE TABLE IF NOT EXISTS given_up (handle TEXT PRIMARY KEY, sink TEXT, epoch INT);
 CREATE TABLE IF NOT EXISTS carriers (sink TEXT PRIMARY KEY, generation INT, nonce TEXT);
 """
-"""What was done long ago is forgotten after each epoch: found by `effects_by_change`, at no cost of what is kept."""
+"""After each epoch effects that were done long ago are removed: `effects_by_change` finds them without a full scan."""
 
 
 class Database:
-    """The database of the outbox in the directory `root`, which is never made here."""
+    """The database of the outbox in the directory `root`, which is never created here."""
 
     def __init__(self, root: Path, timeout_s: float) -> None:
         self.root, self.timeout_s = root, timeout_s
@@ -47,7 +47,7 @@ class Database:
         self._is_up_to_date = False
 
     def identity(self) -> str:
-        """Which outbox this is. Makes it if there is none. Raises `TransientError`."""
+        """The id of the outbox. Creates the outbox if there is none. Raises `TransientError`."""
         with self._asking():
             self.root.stat()
             if not self._identity.exists():
@@ -59,7 +59,7 @@ class Database:
             return self._identity.read_text()
 
     def missing(self) -> str | None:
-        """What is not there, in words; None for a directory with an outbox. Raises `TransientError`."""
+        """What is missing, as text; None for a directory with an outbox. Raises `TransientError`."""
         with self._asking():
             if self._identity.exists():
                 return None
@@ -67,7 +67,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that waits for all others; durable when it is left. Raises `TransientError`."""
+        """A transaction that waits for all others; durable at the end of the context. Raises `TransientError`."""
         self.identity()
         with self._asking(), closing(self._opened("rw")) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -76,7 +76,7 @@ class Database:
             db.execute("COMMIT")
 
     def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
-        """An outbox of an earlier version has no types of rows: its rows stay without."""
+        """Add the column for types of rows to an outbox of an earlier version; its rows stay without types."""
         if not self._is_up_to_date:
             if not any(column["name"] == "types" for column in db.execute("PRAGMA table_info(effects)")):
                 db.execute("ALTER TABLE effects ADD COLUMN types TEXT")
@@ -86,7 +86,7 @@ class Database:
         place = f"{self.path.as_uri()}?mode={mode}"
         db = sqlite3.connect(place, uri=True, timeout=self.timeout_s, isolation_level=None)
         db.row_factory = sqlite3.Row
-        db.execute("PRAGMA synchronous = EXTRA")  # what was committed survives a power cut
+        db.execute("PRAGMA synchronous = EXTRA")  # so that a commit survives a power cut
         return db
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a call is given, what it may say besides an answer, and which guarantee holds where nobody knows its outcome."""
+"""What a call is given, what it may raise, and which guarantee holds if its outcome is unknown."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class Guarantee(str, Enum):
-    """What follows when a call's outcome is not known: the process died in it, or its answer was lost."""
+    """What follows if a call's outcome is unknown: the process died in it, or its answer was lost."""
 
     AT_LEAST_ONCE = "at-least-once"
-    """It is called again with the same key: exactly once if the other side honours the key."""
+    """It is called again with the same key: exactly once if the other system honours the key."""
     AT_MOST_ONCE = "at-most-once"
-    """It is never called again: it is `unknown`, for a person."""
+    """It is never called again: it becomes `unknown`, and a person decides."""
 
 
 class Fate(str, Enum):
@@ -35,26 +35,26 @@ class Fate(str, Enum):
     WAITING = "waiting"
     """Not called yet, or to be called again."""
     CALLING = "calling"
-    """Noted before the call: what came of it is not noted yet."""
+    """Noted before the call; its outcome is not noted yet."""
     DONE = "done"
     DEAD = "dead"
     """Refused too often: the dead letter."""
     UNKNOWN = "unknown"
-    """At most once: it was called, and nobody knows what came of that."""
+    """At most once: it was called, and the outcome is unknown."""
     REPEATED = "repeated"
-    """A row as one that is there under its key: the effect is that one's."""
+    """An identical row with its key exists already: its effect is used."""
     CONTRADICTORY = "contradictory"
-    """Another row stands under its key: it is never called."""
+    """A different row with its key exists already: it is never called."""
 
 
 OPEN = (Fate.WAITING, Fate.CALLING)
 LEFT = (Fate.DEAD, Fate.UNKNOWN, Fate.CONTRADICTORY)
-"""What is left for a person."""
+"""The states that are left for a person."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One call: its key, which no repetition and no repair changes, and its row.
+    """One call: its key, which is the same in every repetition and repair, and its row.
 
     Values are exact: `Decimal`, `datetime` (aware in UTC where the column has a zone), `date`, `bytes`; NULL is None.
     """
@@ -67,37 +67,37 @@ class Effect:
 
 
 Call: TypeAlias = Callable[[Effect], object]
-"""Makes one call; what it returns is kept as text. Whatever it raises but the two errors below: nobody knows.
+"""Makes one call; its answer is stored as text. After any exception but the two below its outcome is unknown.
 
-What it returns and what these two errors say are its own words: they are kept in the outbox and shown. Of any other
-exception the type's name is, since nobody has chosen its words and they may quote a secret.
+The answer and the text of these two errors are stored in the outbox and shown. Of any other exception only the type's
+name is stored, since its text may quote a secret.
 """
 
 
 class EffectRefusedError(Exception):
-    """Raised by a call: the other side says no, and has done nothing. After so many the effect is dead."""
+    """Raised by a call: the other system refuses, and did nothing. After `EffectRetry.refusals` the effect is dead."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
 
 
 class EffectUnavailableError(Exception):
-    """Raised by a call: nothing was done, and nothing is wrong with the effect. It is called again later."""
+    """Raised by a call: nothing was done, and the effect is not at fault. It is called again later."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
 
 
 class EffectAnswerError(Exception):
-    """A call returned a coroutine, a generator or a future: nobody knows whether it was made. Never noted as done."""
+    """A call returned a coroutine, a generator or a future: it may not have been made. It is never noted as done."""
 
 
 class EffectsOverdueError(TransientError):
-    """A pipeline that waits for its effects has waited too long. All of them are kept, and carried on."""
+    """A pipeline that waits for its effects has waited too long. All effects are kept; a start goes on with them."""
 
     remedy_by_default = (
-        "restart the pipeline (a supervisor does it): its effects are carried on. Is the other side up? "
-        "`tpc effects DIRECTORY` lists what is left."
+        "check that the other system is up, then restart the pipeline (a supervisor does that): it goes on with its "
+        "effects. `tpc effects DIRECTORY` lists what is left."
     )
 
 
@@ -106,32 +106,32 @@ DOUBLING = wait_exponential(multiplier=0.5, max=60.0)
 
 @dataclass(frozen=True)
 class EffectRetry:
-    """How often and when an effect is called again. `pause` is any of tenacity's `wait_...`, asked with the attempt.
+    """How often and when an effect is called again. `pause` is one of tenacity's `wait_...`; it gets the attempt.
 
-    Without it, and where it gives no number, the pauses double, from 0.5 s to a minute.
+    Without it, or if it returns no number, the pauses double from 0.5 s to a minute.
     """
 
     refusals: int = 3
-    """After so many it is dead."""
+    """After so many refusals the effect is dead."""
     pause: Callable[[RetryCallState], float] | None = None
 
     def pause_s(self, attempt: int) -> float:
-        """How long to wait after the attempt of this number, the first is 1."""
+        """How long to wait after the attempt of this number, counted from 1."""
         state = RetryCallState(Retrying(), None, (), {})
         state.attempt_number = attempt
         if self.pause is not None:
             try:
                 pause_s = float(self.pause(state))
-            except Exception as error:  # noqa: BLE001  it is the user's
-                logger.warning("`EffectRetry.pause` failed, the pause is as without it: %s", type(error).__name__)
+            except Exception as error:  # noqa: BLE001  a user's function may raise anything
+                logger.warning("`EffectRetry.pause` failed, the default pause is used: %s", type(error).__name__)
             else:
                 if math.isfinite(pause_s):
                     return pause_s
-                logger.warning("`EffectRetry.pause` gave %s, the pause is as without it", pause_s)
+                logger.warning("`EffectRetry.pause` returned %s, the default pause is used", pause_s)
         return DOUBLING(state)
 
 
-# A call must be made when it returns: what only makes a coroutine, a generator or a future has made none.
+# A call must be finished when the function returns: one that only makes a coroutine, a generator or a future is not.
 
 _REMEDY = (
     "give a plain function that returns when the call is made; within it, asyncio.run(...) or future.result() wait for"
@@ -140,7 +140,7 @@ _REMEDY = (
 
 
 def require_plain_call(call: Any, sink: str) -> None:
-    """Raise `ConfigurationError` for what is no function, and for one whose body does not run when it is called."""
+    """Raise `ConfigurationError` for a value that is not a function, or a function whose body a call does not run."""
     if not callable(call):
         raise ConfigurationError(f"`call` is a {type(call).__name__}, which cannot be called", sink=sink)
     function = call
@@ -154,12 +154,12 @@ def require_plain_call(call: Any, sink: str) -> None:
 
 
 def made(answer: object) -> object:
-    """`answer`, if it is one. Raises `EffectAnswerError` for what is still to run."""
+    """Return `answer`. Raises `EffectAnswerError` if it has still to run."""
     pending = inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
     if not pending and not isinstance(answer, Future | asyncio.Future):
         return answer
     if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
-        answer.close()  # else Python complains later, far from here, that nobody has waited for it
+        answer.close()  # otherwise Python warns later that it was never awaited
     kind = type(answer).__name__
     raise EffectAnswerError(f"the call returned a {kind}, which is no answer: it may not have run. {_REMEDY}")
 

@@ -1,7 +1,7 @@
 """A row of the outbox as exact Python values: decimals as `Decimal`, instants as aware datetimes, binary as bytes.
 
-The outbox keeps a row as JSON, which has fewer types, and beside it what each column was. A row of an earlier version
-has no types and is read as JSON has it.
+The outbox stores a row as JSON, which has fewer types, and with it the type of each column. A row of an earlier version
+has no types and is read as plain JSON.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     import pyarrow
 
 Spec: TypeAlias = "str | list[Any] | None"
-"""What a JSON value stands for: a word of `_READERS`, [list | map, of what] or [struct, of which fields]."""
+"""The type of a JSON value: a key of `_READERS`, [list | map, of what] or [struct, of which fields]."""
 
 
 def specs_of(schema: pyarrow.Schema) -> dict[str, Spec]:
-    """Of every column. Raises `ConfigurationError` for a type that Python has no exact value for."""
+    """The spec of every column. Raises `ConfigurationError` for a type without an exact Python value."""
     return {field.name: _spec(field.type, field.name) for field in schema}
 
 
 def python_row(row: str, specs: str | None) -> dict[str, Any]:
-    """The row that is in the outbox; `specs` as JSON, None where none were kept."""
+    """The row in the outbox; `specs` as JSON, None if none were stored."""
     if specs is None:
         return dict(json.loads(row))
     fields = json.loads(row, parse_float=_Digits, parse_int=_Digits)
@@ -36,7 +36,7 @@ def python_row(row: str, specs: str | None) -> dict[str, Any]:
 
 
 class _Digits(str):
-    """A number as it is written, until it is known what it is."""
+    """A number as text, until its type is known."""
 
 
 def _spec(kind: pyarrow.DataType, column: str) -> Spec:
@@ -47,7 +47,7 @@ def _spec(kind: pyarrow.DataType, column: str) -> Spec:
     if types.is_timestamp(kind) and kind.unit == "ns":
         raise ConfigurationError(
             f"column {column!r} is of type {kind}, and a call gets datetimes of microseconds",
-            remedy="cast it to microseconds with select=.",
+            remedy="convert it to microseconds before it is written.",
         )
     if types.is_struct(kind):
         return ["struct", {field.name: _spec(field.type, f"{column}.{field.name}") for field in kind}]
@@ -81,7 +81,7 @@ def _value(spec: Spec, value: Any) -> Any:
 
 
 def _float32(text: str) -> float:
-    """The number of 32 bits that has these digits, and not the nearer one of 64 bits."""
+    """The 32-bit number with these digits; the nearest 64-bit number would be another one."""
     import pyarrow as pa
 
     number: float = pa.scalar(str(text)).cast(pa.float32()).as_py()

@@ -1,4 +1,4 @@
-"""The description of an effects sink: where its outbox is, what is called and how often. Calls nothing."""
+"""The description of an effects sink: its outbox, the call and its retries. Makes no call itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpc.describing import described
+from tpc.durations import require_length, require_timeouts
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.lengths import require_length, require_timeouts
+from tpc.parameter_types import kinds_checked
 from tpc.sink import Committer, Validator, Writer
 from tpc.sinks.authoring.staged import StagedSink
 from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee, require_plain_call
@@ -19,21 +21,24 @@ if TYPE_CHECKING:
 
 
 class EffectSink(StagedSink):
-    """A call per row, decided with the epoch and made after it is complete, from the driver, in `concurrency` threads.
+    """One call per row, decided with the epoch and made after the epoch is complete.
 
-    `path` is the outbox, a directory that driver and executors share and that exists. `key` are the columns that name
-    an effect: two rows with the same values in them are one effect. `guarantee` says what follows when nobody knows
-    whether a call was made. With `wait` the next epoch, and the end of the pipeline, wait until every effect of the
-    epochs before is carried out or left for a person, at most `wait_timeout_s`. `call_timeout_s` is how long a call
-    may take; one that takes longer keeps its thread until it ends, so that never more than `concurrency` are under way.
-    `timeout_s` is how long the outbox may be busy. Effects that are done are remembered for `keep_s`.
+    The coordinator's process makes the calls, in `concurrency` threads. `path` is the outbox, an existing directory
+    that all processes of the pipeline share. `key` are the columns that identify an effect: two rows with the same
+    values in them are one effect. `guarantee` says what follows if it is unknown whether a call was made.
 
-    `call` is a plain function that returns when the call is made: coroutine and generator functions are refused. It
-    stays on the driver: it is not pickled, and what it closes over need not be picklable.
+    With `wait` the next epoch, and the end of the pipeline, wait until every effect of earlier epochs is carried out or
+    left for a person, at most `wait_timeout_s`. `call_timeout_s` is how long a call may take. A call that takes longer
+    keeps its thread until it ends, so that never more than `concurrency` calls run. `timeout_s` is how long the outbox
+    may be busy. Effects that are done are kept for `keep_s`.
+
+    `call` is a plain function that returns when the call is made; coroutine and generator functions are refused. It
+    stays in the coordinator's process: it is never pickled, and its closure need not be picklable.
     """
 
     kind = "effects"
 
+    @kinds_checked
     def __init__(
         self,
         name: str,
@@ -58,9 +63,11 @@ class EffectSink(StagedSink):
             raise ConfigurationError("`concurrency` must be at least 1", sink=name)
         try:
             self.guarantee = Guarantee(guarantee)
-        except ValueError:
+        except Exception:  # noqa: BLE001  a value of any class is compared with the words
             words = " or ".join(repr(one.value) for one in Guarantee)
-            raise ConfigurationError(f"`guarantee` must be {words}, not {guarantee!r}", sink=name) from None
+            raise ConfigurationError(
+                f"`guarantee` must be {words}, not {described(guarantee, 60)}", sink=name
+            ) from None
         self.call: Call | None = call
         self.key = tuple(key)
         self.concurrency = concurrency
@@ -79,13 +86,13 @@ class EffectSink(StagedSink):
         self.__dict__.update(state, retry=EffectRetry())
 
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
-        """A writer of one file of effects."""
+        """A writer for one file of effects."""
         from tpc.sinks.effects.writer import EffectWriter
 
         return EffectWriter(self, handle, hint)
 
     def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
-        """Whether rows name an effect, and have an exact form in the outbox."""
+        """Checks that rows have a key and an exact form in the outbox."""
         from tpc.sinks.effects.writer import EffectValidator
 
         return EffectValidator(self, handle)
@@ -97,7 +104,7 @@ class EffectSink(StagedSink):
         return (Database(self.path, self.timeout_s).path,)
 
     def committer(self, pipeline: PipelineId) -> Committer:
-        """The driver's half, which carries effects out once a coordinator leads with it."""
+        """The committer, which carries effects out once its coordinator runs as leader."""
         from tpc.sinks.effects.committer import EffectCommitter
 
         return EffectCommitter(self, pipeline)

@@ -1,4 +1,4 @@
-"""Rows become a staged file of effects, a line each: the key's values, the row as JSON, its types. Calls nothing."""
+"""Turns rows into a staged file of effects, one line each: the key's values, the row as JSON, its types."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 class EffectWriter(StagedWriter):
-    """One file of lines."""
+    """Writes one file of lines."""
 
     sink: EffectSink
 
     def begin(self, path: Path, schema: pyarrow.Schema) -> None:
-        """Make the file."""
+        """Create the file."""
         self._file = path.open("xb")
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
-        """A line per row. Raises `DataError` for a row without a key."""
+        """Write a line per row. Raises `DataError` for a row without a key."""
         specs = json.dumps(specs_of(batch.schema))
         for *values, row in _effects(batch, self.sink, self.handle):
             self._file.write(json.dumps([values, row, specs], ensure_ascii=False).encode() + b"\n")
 
     def end(self) -> None:
-        """Hand over what is buffered."""
+        """Write what is buffered."""
         self._file.close()
 
 
 class EffectValidator(Validator):
-    """Makes effects of rows as the writer does, and keeps none."""
+    """Makes effects from rows as the writer does, and discards them."""
 
     def __init__(self, sink: EffectSink, handle: Handle) -> None:
         self._sink = sink
@@ -58,7 +58,7 @@ class EffectValidator(Validator):
 
 
 def _effects(batch: pyarrow.RecordBatch, sink: EffectSink, handle: Handle) -> Iterator[tuple[Any, ...]]:
-    """Of each row the values of its key as text, and the row as JSON. Raises `DataError` for a row without a key."""
+    """For each row the values of its key as text, and the row as JSON. Raises `DataError` for a row without a key."""
     try:
         keys = [pc.cast(batch.column(name), "string").to_pylist() for name in sink.key]
         rows = json_objects(batch).to_pylist()
@@ -67,13 +67,13 @@ def _effects(batch: pyarrow.RecordBatch, sink: EffectSink, handle: Handle) -> It
     for *values, row in zip(*keys, rows, strict=True):
         if None in values:
             column = sink.key[values.index(None)]
-            what = "a row names no effect: a column of its key is NULL"
+            what = "a row has no key: a column of its key is NULL"
             raise DataError(what, column=column, key=tuple(values), sink=sink.name)
         yield (*values, row)
 
 
 def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:
-    """Raise `ConfigurationError` where rows of `schema` cannot be effects of this sink."""
+    """Raise `ConfigurationError` if rows of `schema` cannot be effects of this sink."""
     check_json_names(schema.names, "the row")
     for field in schema:
         check_json_type(field.type, field.name)
@@ -83,14 +83,14 @@ def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:
             raise ConfigurationError(f"there is no column {name!r}, which the key needs", sink=sink.name)
         kind = schema.field(name).type
         if not any(fits(kind) for fits in (types.is_integer, types.is_string, types.is_large_string, types.is_date)):
-            remedy = "name effects by columns of text, whole numbers or dates; cast others."
+            remedy = "use columns of text, whole numbers or dates as the key; cast others."
             raise ConfigurationError(f"column {name!r} of the key is of type {kind}", sink=sink.name, remedy=remedy)
 
 
 def read_staged(path: Path) -> Iterator[tuple[Sequence[str], str, str | None]]:
     """The key's values, the row and the types of each effect in a staged file, in their order.
 
-    A file that was staged by an earlier version has no types.
+    A file staged by an earlier version has no types.
     """
     with path.open("rb") as file:
         for line in file:

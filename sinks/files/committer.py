@@ -1,6 +1,6 @@
-"""The driver's half of the file sink: which files are there, and what happens to them.
+"""The committer of the file sink: lists, commits and aborts the files of branches.
 
-How a decided epoch is published is in `publish`.
+`publish` has the publication of a decided epoch.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tpc.sinks.files.layout import (
     EXTENSIONS,
     NO_EPOCH,
     Layout,
+    file_of,
     handle_of,
     newest_epoch,
     newest_manifest,
@@ -51,7 +52,7 @@ class FileCommitter(Committer):
     # Before an epoch -------------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> None:
-        """Refuse remote paths, columns without a form in the format, and directories that cannot do what it takes."""
+        """Refuse remote paths, columns without a form in the format, and unfit directories."""
         self._refuse_remote()
         try:
             check_schema(self.sink.format, context.schema)
@@ -61,7 +62,7 @@ class FileCommitter(Committer):
             raise
         except OSError as error:
             raise ConfigurationError(
-                f"{self.layout.root} cannot be written as it must: {in_words(error)}",
+                f"{self.layout.root} cannot be written as a commit needs: {in_words(error)}",
                 sink=self.sink.name,
                 remedy="give a directory on one POSIX file system that this user may write, with hard links.",
             ) from error
@@ -71,12 +72,12 @@ class FileCommitter(Committer):
             raise ConfigurationError(
                 f"{without_user(self.sink.path)} is not on a local file system",
                 sink=self.sink.name,
-                remedy="give a directory that driver and executors mount under one path; object stores and HDFS "
-                "are not supported.",
+                remedy="give a directory that all machines of the pipeline mount under one path; object stores and "
+                "HDFS are not supported.",
             )
 
     def _try_out(self) -> None:
-        """Make the directories, and do once what a commit does: write, rename, link, fsync."""
+        """Create the directories, and make the operations of a commit once: write, rename, link, fsync."""
         self._refuse_without_rights()
         make_directories(self.layout.staging)
         make_directories(self.layout.manifests)
@@ -100,37 +101,37 @@ class FileCommitter(Committer):
         self.layout.known_as()
 
     def missing(self) -> str | None:
-        """The directory, or all that this sink has made in it."""
+        """The directory, or everything that this sink has created in it."""
         self._refuse_remote()
-        with self._failing_as("looking whether it is there"):
+        with self._failing_as("checking that it exists"):
             return within(self.sink.timeout_s, self.layout.missing, waiting_for="the file system")
 
     def identity(self) -> str:
-        """The uuid in the directory's identity file; made by the first who asks."""
-        return f"files:{self._ask('asking who it is', self.layout.known_as)}"
+        """The uuid in the directory's identity file; the first call creates it."""
+        return f"files:{self._ask('reading its identity', self.layout.known_as)}"
 
     def hint(self) -> JSONObject:
-        """The newest published epoch, before the first the base: the evidence for a lost branch."""
+        """The newest published epoch, or before the first one the base: the evidence for a lost branch."""
         return self._ask("reading the newest manifest", self._evidence)
 
     def _evidence(self) -> JSONObject:
         newest = newest_epoch(self._manifests)
-        if newest != NO_EPOCH or not self.layout.identity.exists():  # nothing is made where a mount is away
+        if newest != NO_EPOCH or not self.layout.identity.exists():  # nothing is created while a mount is missing
             return {"after": newest}
         return {"after": newest, "base": self.layout.make_base(self.pipeline, self.sink.name)}
 
     def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
-        """Every staged file must be there for the driver too, as long as it was prepared: it is the one who renames.
+        """Check that this process sees every staged file, with the prepared size: it renames the files.
 
-        Raises `ConfigurationError` for a directory that executors do not share with the driver.
+        Raises `ConfigurationError` for a directory that the tasks' machines do not share with this process.
         """
-        newest, shown, wrong = self._ask("looking at staged files", lambda: self._last_look(committables))
+        newest, shown, wrong = self._ask("checking staged files", lambda: self._last_look(committables))
         if wrong and not _has_gone_back(newest, committables):
             raise ConfigurationError(
-                f"{len(wrong)} of {len(committables)} files that tasks have prepared are not what the driver sees, the "
-                f"first: {wrong[0]}",
+                f"{len(wrong)} of {len(committables)} files that tasks have prepared are not what the coordinator's "
+                f"process sees, the first: {wrong[0]}",
                 sink=self.sink.name,
-                remedy="give a directory that driver and executors mount under this one path.",
+                remedy="give a directory that all machines of the pipeline mount under this one path.",
             )
         return _marker(shown)
 
@@ -140,9 +141,9 @@ class FileCommitter(Committer):
 
     def _not_as_prepared(self, committables: Sequence[Committable]) -> Iterator[str]:
         for committable in committables:
-            staged = self.layout.staging / str(committable.data["file"])
+            staged = self.layout.staging / file_of(committable)
             try:
-                size_bytes = staged.stat().st_size
+                size_bytes = staged.lstat().st_size
             except FileNotFoundError:
                 yield f"{staged} is not there"
             else:
@@ -152,7 +153,7 @@ class FileCommitter(Committer):
     # A decided epoch -------------------------------------------------------------------------------------------
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """Publish decided branches, epoch by epoch in order. Takes all branches of an epoch that are not settled."""
+        """Publish decided branches, epoch by epoch in order. Expects all branches of an epoch that are not settled."""
         outcomes: dict[Handle, Outcome] = {}
         for epoch in sorted({committable.handle.epoch for committable in committables}):
             branches = [committable for committable in committables if committable.handle.epoch == epoch]
@@ -160,12 +161,12 @@ class FileCommitter(Committer):
         return [outcomes[committable.handle] for committable in committables]
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Put a manifest of no files in the place of the epoch's, if that is not there, and remove the files."""
+        """Put a manifest without files for the epoch, unless it has a manifest, and remove the files."""
         if not committables:
             return []
         return self._ask("giving up an epoch", lambda: give_up_epoch(self.layout, committables))
 
-    # What nobody decided ---------------------------------------------------------------------------------------
+    # Undecided branches ----------------------------------------------------------------------------------------
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Remove the branches' files, except those that a manifest names."""
@@ -181,13 +182,13 @@ class FileCommitter(Committer):
                     remove(self.layout.root / f"{handle}{extension}")
 
     def in_doubt(self) -> list[InDoubt]:
-        """The files of this pipeline's name that are staged, or renamed and not in a manifest."""
+        """The files under this pipeline's name that are staged, or renamed and not in a manifest."""
         return self._list(lambda listing: undecided(self.layout, self.pipeline.name_prefix, listing))
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
         """The same for every pipeline that writes here.
 
-        Left out: what is no branch's file, and branches whose manifest or owner entry cannot be read.
+        Leaves out other files, and branches whose manifest or owner entry cannot be read.
         """
         return self._list(lambda listing: undecided_of_all(self.layout, listing))
 
@@ -198,13 +199,13 @@ class FileCommitter(Committer):
         except TransientError as error:
             cause = error.__cause__
             if not (listing.names_seen and isinstance(cause, TimeoutError) and cause.errno is None):
-                raise  # a time-out with a number is the file system's own
+                raise  # a timeout with an error number comes from the file system itself
             took = f"listing {self.layout.root} took longer than {self.sink.timeout_s:g} s"
-            what = f"{took}: {listing.names_seen} names had come until then"
+            what = f"{took}: {listing.names_seen} names were listed until then"
             raise TransientError(what, sink=self.sink.name, remedy=MANY_FILES) from error
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
-        """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""
+        """The newest manifest of this sink and incarnation. Raises `CorruptionError` if it is damaged."""
         return _marker(self._ask("reading the newest manifest", self._newest))
 
     def _newest(self) -> FileManifest | None:
@@ -215,13 +216,13 @@ class FileCommitter(Committer):
         return self.layout.manifests_of(self.pipeline, self.sink.name)
 
     def owner(self) -> Owner | None:
-        """The newest file in this sink's owner directory. Raises `CorruptionError` when it is damaged."""
+        """The newest file in this sink's owner directory. Raises `CorruptionError` if it is damaged."""
         return self._ask("reading the owner entry", self._owners.read)
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """Put the next file if it is absent; makes the directory. Raises as `owner`, and where rights are missing."""
+        """Put the next file if it is absent; creates the directory. Raises as `owner`, and if rights are missing."""
         self._refuse_remote()
-        self._ask("looking at rights", self._refuse_without_rights)  # what is decided is finished after this
+        self._ask("checking rights", self._refuse_without_rights)  # here, since a start next finishes the decided epoch
         return self._ask("writing the owner entry", lambda: self._owners.replace(owner, before))
 
     def _refuse_without_rights(self) -> None:
@@ -233,7 +234,7 @@ class FileCommitter(Committer):
 
     def _ask(self, doing: str, call: Callable[[], Result]) -> Result:
         def answer() -> Result:
-            # A mount that failed and left something else in its place must not look like a target without history.
+            # Without this a failed mount, with another directory in its place, would look like a target without epochs.
             with suppress(FileNotFoundError), os.scandir(self.layout.root):
                 pass
             return call()
@@ -256,36 +257,36 @@ def _marker(manifest: FileManifest | None) -> Marker | None:
 
 
 def _has_gone_back(newest: int, begun: Sequence[Committable]) -> bool:
-    """Whether the newest manifest is an older one than when the branches were begun: what has vanished went with more.
+    """Whether the newest manifest is older than at the begin of the branches: then more than staged files is lost.
 
-    Of manifests that publish nothing, too: a branch's hint counts them.
+    Manifests that publish nothing count too, since a branch's hint counts them.
     """
     before = max((one.data["after"] for one in begun if one.data.get("after") is not None), default=NO_EPOCH)
     return newest < before
 
 
-# Which files nobody has decided on, as far as this directory shows.
+# Which files are in doubt, as far as this directory shows.
 #
-# A file is in doubt while it is staged, or while it lies among the committed ones above the newest manifest: files get
-# there only by a decision, and epochs are published one after the other, so that what lies below the newest manifest is
-# settled. Every name is listed, for nothing else shows where a commit was interrupted; that a file is settled, as
-# nearly all are, is told by the epoch in its name. Functions raise `OSError`, and `CorruptionError` for a damaged
-# manifest.
+# A file is in doubt while it is staged, or while it is renamed and its epoch is above the newest manifest. Files are
+# renamed only after a decision, and epochs are published one after the other, so every file of an epoch below the
+# newest manifest is settled. All names are listed, since nothing else shows where a commit was interrupted. For nearly
+# all files the epoch in the name shows that they are settled. Functions raise `OSError`, and `CorruptionError` for a
+# damaged manifest.
 
 MANY_FILES = (
-    "if the directory holds so many files or more, give its FileSink a longer timeout_s and start again; if not, its "
-    "file system is slow or gone."
+    "if the directory holds that many files or more, give its FileSink a longer timeout_s and start again; if not, "
+    "check its file system, which is slow or gone."
 )
 
 
 class Listing:
-    """Lists directories; how far it has come can be seen from other threads."""
+    """Lists directories; other threads can see its progress in `names_seen`."""
 
     def __init__(self) -> None:
         self.names_seen = 0
 
     def names(self, directory: Path, prefix: str) -> list[str]:
-        """The names in a directory that begin with `prefix`; none if it is not there."""
+        """The names in a directory that begin with `prefix`; empty if there is no such directory."""
         found: list[str] = []
         if directory.is_dir():
             with os.scandir(directory) as entries:
@@ -297,7 +298,7 @@ class Listing:
 
 
 def undecided(layout: Layout, prefix: str, listing: Listing) -> list[InDoubt]:
-    """The branches whose names begin with `prefix` and that have a file staged, or renamed and not in a manifest."""
+    """The branches with this prefix that have a file staged, or renamed and not in a manifest."""
     published = Published(layout)
     handles = _staged(layout, prefix, listing)
     handles += [one for name in listing.names(layout.root, prefix) if (one := published.unsettled(name)) is not None]
@@ -305,7 +306,7 @@ def undecided(layout: Layout, prefix: str, listing: Listing) -> list[InDoubt]:
 
 
 def undecided_of_all(layout: Layout, listing: Listing) -> list[tuple[InDoubt, Owner | None]]:
-    """The same of every pipeline, each with its owner, but for branches whose manifest or owner cannot be read."""
+    """The same for every pipeline, each with its owner; leaves out branches whose manifest or owner cannot be read."""
     published, handles = Published(layout), set(_staged(layout, ANY_PIPELINE, listing))
     for name in listing.names(layout.root, ANY_PIPELINE):
         with suppress(CorruptionError):
@@ -328,31 +329,31 @@ def _in_doubt(handle: Handle) -> InDoubt:
 
 
 class Published:
-    """The newest manifest of every sink and incarnation that is asked for, each read once."""
+    """The newest manifest of each sink and incarnation, read when it is first needed."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._newest: dict[tuple[PipelineId, str], FileManifest | None] = {}
         self._epochs: dict[tuple[str, ...], int] = {}
-        """Of these manifests, by whose they are in the words of `whose_and_epoch`."""
+        """The epochs of these manifests; the key is that of `whose_and_epoch`."""
 
     def unsettled(self, name: str) -> Handle | None:
-        """The branch of a renamed file that does not count; None also for a name that no branch has."""
+        """The branch of a renamed file that is not settled; None for a settled one, and for another name."""
         if self._is_below(name):
             return None
         handle = handle_of(name)
         return None if handle is None or self.settles(handle) else handle
 
     def _is_below(self, name: str) -> bool:
-        """Whether a name need not be parsed, which takes far longer: it is of an epoch that is settled, or no branch's.
+        """Whether a name is of a settled epoch, or not of a branch. Such a name need not be parsed, which takes longer.
 
-        False as long as `settles` has not read the newest manifest of its sink and incarnation.
+        False until `settles` has read the newest manifest of its sink and incarnation.
         """
         whose, epoch = whose_and_epoch(name)
         return epoch < self._epochs.get(whose, epoch)
 
     def settles(self, handle: Handle) -> bool:
-        """Whether a renamed file counts: its epoch lies below the newest manifest, or that one names it."""
+        """Whether a renamed file is settled: its epoch is below the newest manifest, or that manifest names it."""
         key = (handle.pipeline, handle.sink)
         if key not in self._newest:
             path = newest_manifest(self.layout.manifests_of(*key))

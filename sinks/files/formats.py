@@ -1,4 +1,4 @@
-"""Arrow batches as Parquet, JSON lines or CSV, written through a file that counts and hashes what passes."""
+"""Writes Arrow batches as Parquet, JSON lines or CSV, to a file that counts and hashes its bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUFFER_BYTES = 1024 * 1024
 
 
 class HashingFile(io.RawIOBase):
-    """A new file that can only be written on; knows its size and SHA-256 without being read again."""
+    """A new file that can only be written to; it computes its size and SHA-256 meanwhile."""
 
     def __init__(self, path: Path) -> None:
         self._raw = io.FileIO(path, "xb")
@@ -35,26 +35,26 @@ class HashingFile(io.RawIOBase):
         self.size_bytes = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
         """Append `data`."""
         length = memoryview(data).nbytes
         if self._file.closed:
-            return length  # discarded: an encoder that is let go writes its footer
+            return length  # discarded: an encoder that is garbage-collected still writes its footer
         self._hash.update(data)
         self._file.write(data)
         self.size_bytes += length
         return length
 
     def tell(self) -> int:
-        """How much was written."""
+        """The number of bytes written."""
         return self.size_bytes
 
     @property
     def sha256(self) -> str:
-        """Of all that was written, in hexadecimal."""
+        """The SHA-256 of all bytes written, in hexadecimal."""
         return self._hash.hexdigest()
 
     def finish(self) -> None:
@@ -64,7 +64,7 @@ class HashingFile(io.RawIOBase):
         self._file.close()
 
     def discard(self) -> None:
-        """Let go of it without writing what is held back: the disk may be full. Later writes go nowhere."""
+        """Close it without writing buffered bytes, since the disk may be full. Later writes are ignored."""
         self._raw.close()
 
 
@@ -77,15 +77,15 @@ class Encoder(ABC):
 
     @abstractmethod
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows. Raises `ValueError` or `OverflowError` for a value that `encoded` refuses, and takes none then."""
+        """Take rows. Raises `ValueError` or `OverflowError` for a value that `encoded` refuses; then it takes none."""
 
     @staticmethod
     @abstractmethod
     def encoded(batch: pyarrow.RecordBatch) -> Any:
-        """The rows as they are written. Raises `ValueError` or `OverflowError` for a value without an exact form."""
+        """The rows in their written form. Raises `ValueError` or `OverflowError` for a value without an exact form."""
 
     def finish(self) -> None:
-        """Write what is still held back."""
+        """Write what is still buffered."""
 
 
 class ParquetEncoder(Encoder):
@@ -100,7 +100,7 @@ class ParquetEncoder(Encoder):
         self._rows = self._bytes = 0
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows; write a row group when there are enough."""
+        """Take rows; write a row group once there are enough."""
         batch = self.encoded(batch)
         self._batches.append(batch)
         self._rows += batch.num_rows
@@ -110,7 +110,7 @@ class ParquetEncoder(Encoder):
 
     @staticmethod
     def encoded(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """The rows; the writer makes milliseconds of seconds, which must fit."""
+        """The rows, unchanged. The writer converts seconds to milliseconds, so these must fit."""
         import pyarrow as pa
         from pyarrow import types
 
@@ -119,7 +119,7 @@ class ParquetEncoder(Encoder):
         for number, column in enumerate(columns):
             if types.is_timestamp(column.type) and column.type.unit == "s":
                 column.cast(pa.timestamp("ms", column.type.tz))
-            if types.is_dictionary(column.type) and column.dictionary.null_count:  # which the writer does not know
+            if types.is_dictionary(column.type) and column.dictionary.null_count:  # the writer does not support it
                 again = column.dictionary_decode().dictionary_encode()
                 indices = again.indices.cast(column.type.index_type)
                 columns[number] = pa.DictionaryArray.from_arrays(indices, again.dictionary, ordered=column.type.ordered)
@@ -174,7 +174,7 @@ _ENCODERS: dict[str, type[Encoder]] = {"parquet": ParquetEncoder, "json": JsonEn
 
 
 def encoder(format: str, file: HashingFile, schema: pyarrow.Schema) -> Encoder:
-    """The encoder of a format, its header written."""
+    """An encoder for a format, with its header written."""
     return _ENCODERS[format](file, schema)
 
 
@@ -184,7 +184,7 @@ def check_schema(format: str, schema: pyarrow.Schema) -> None:
         raise ConfigurationError("two columns have one name", remedy="rename one with select=.")
     if format == "csv" and len(schema) == 1:
         raise ConfigurationError(
-            "a NULL in a CSV file of one column is an empty line, which readers pass over",
+            "a NULL in a CSV file of one column is an empty line, which readers skip",
             remedy="write a second column, or choose another format.",
         )
     for field in schema:
@@ -193,45 +193,45 @@ def check_schema(format: str, schema: pyarrow.Schema) -> None:
         elif fault := fault_in_csv(field.type) if format == "csv" else _fault_in_parquet(field):
             raise ConfigurationError(
                 f"column {field.name!r} of type {field.type} cannot be written as {format}: {fault}",
-                remedy="cast it with select=, or choose another format.",
+                remedy="convert it before it is written, or choose another format.",
             )
 
 
 def encoder_class(format: str) -> type[Encoder]:
-    """Of a format."""
+    """The encoder class of a format."""
     return _ENCODERS[format]
 
 
 def _fault_in_parquet(field: pyarrow.Field) -> str | None:
-    """Asked of the writer itself, with a file of no rows."""
+    """Why Parquet cannot hold the column, None if it can. Found by writing a file without rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         schema = pa.schema([field])
         pq.write_table(schema.empty_table(), io.BytesIO())
-    except (pa.ArrowException, OSError) as error:  # of a decimal with a negative scale it is an OSError
+    except (pa.ArrowException, OSError) as error:  # a decimal with a negative scale raises OSError
         return str(error)
     return None
 
 
-# Arrow batches as CSV (RFC 4180) in the spelling that readers of CSV share, or refused.
+# Arrow batches as CSV (RFC 4180) in the form that readers of CSV agree on, or refused.
 #
-# Strings are quoted and NULL is an unquoted empty field. Instants are written in UTC with `Z`: with the offset of a
-# zone an old one would lose seconds (local mean time, -04:56:02). NaN and infinities are `NaN`, `Infinity`,
-# `-Infinity`, which Spark, pandas and Arrow read; Arrow's own `nan` and `inf` Spark reads as NULL.
+# Strings are quoted and NULL is an unquoted empty field. Instants are written in UTC with `Z`: with a zone's offset an
+# old instant would lose seconds (local mean time, -04:56:02). NaN and infinities are `NaN`, `Infinity`, `-Infinity`,
+# which Spark, pandas and Arrow read; Spark reads Arrow's own `nan` and `inf` as NULL.
 
 _OPTIONS = csv.WriteOptions(include_header=False)
 
 
 def csv_header(schema: pa.Schema) -> bytes:
-    """The line of the columns' names."""
+    """The line with the columns' names."""
     names = pa.schema([(name, pa.string()) for name in schema.names])
     return _written(pa.RecordBatch.from_pylist([], schema=names), csv.WriteOptions(include_header=True))
 
 
 def csv_records(batch: pa.RecordBatch) -> bytes:
-    """A record for each row. Raises `ValueError` for a value that has no form which is read back as the same one."""
+    """A record for each row. Raises `ValueError` for a value that could not be read back unchanged."""
     require_valid(batch)
     plain = [_plain(column) for column in batch.columns]
     return _written(pa.RecordBatch.from_arrays(plain, names=batch.schema.names), _OPTIONS)
@@ -244,7 +244,7 @@ def fault_in_csv(kind: pa.DataType) -> str | None:
     if types.is_nested(kind):
         return "a field of CSV is one value"
     if types.is_duration(kind) or types.is_interval(kind):
-        return "CSV has no intervals, readers would see a number"
+        return "CSV has no intervals, and readers would see a number"
     return None if any(is_kind(kind) for is_kind in _KINDS) else "CSV is text"
 
 

@@ -1,4 +1,4 @@
-"""Where everything of a file sink lies, and what it is called.
+"""The paths and names of everything that a file sink stores.
 
     <path>/<handle>.<extension>                                      a committed file, once a manifest names it
     <path>/_tpc/identity                                             the uuid of this directory
@@ -7,8 +7,8 @@
     <path>/_tpc/manifests/tpc~<pipeline>~<incarnation>~<sink>/base   drawn before the first epoch of this sink
     <path>/_tpc/owners/tpc~<pipeline>~<incarnation>~<sink>/<number>.json
 
-Manifests lie a thousand to a directory, so that the newest is found by three short listings however long the
-history is. Spark and others pass over names that begin with '_'.
+There are at most a thousand manifests in a directory, so that three short listings find the newest one, however long
+the history is. Spark and other readers ignore names that begin with '_'.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from pathlib import Path
 
 from tpc.errors import CorruptionError
 from tpc.handles import DELIMITER, Handle, PipelineId
+from tpc.sink import Committable
 from tpc.support.durable_files import put_if_absent
 
 OWN = "_tpc"
 EXTENSIONS = {"parquet": ".parquet", "json": ".json", "csv": ".csv"}
 _LEVEL = 1000
 _PARTS = 8
-"""Of a handle: the root, pipeline, incarnation, generation, sink, epoch, partition, attempt."""
+"""The number of parts of a handle: root, pipeline, incarnation, generation, sink, epoch, partition, attempt."""
 NO_EPOCH = -1
-"""Stands for the epoch of a manifest that is not there."""
+"""The epoch if there is no manifest."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class Layout:
 
     @property
     def staging(self) -> Path:
-        """Branches that are not committed."""
+        """The directory of branches that are not committed."""
         return self.root / OWN / "staging"
 
     @property
     def manifests(self) -> Path:
-        """The manifests of every pipeline that writes here."""
+        """The directory of the manifests of every pipeline that writes here."""
         return self.root / OWN / "manifests"
 
     @property
@@ -53,29 +54,29 @@ class Layout:
         return self.root / OWN / "identity"
 
     def known_as(self) -> str:
-        """The directory's uuid; made by the first who asks. Raises `OSError`."""
+        """The directory's uuid; the first call creates it. Raises `OSError`."""
         if not self.identity.exists():
             put_if_absent(self.identity, f"{uuid.uuid4()}\n".encode())
         return self.identity.read_text().strip()
 
     def missing(self) -> str | None:
-        """What is not there, in words; None for a directory that is known as one of a sink's. Raises `OSError`."""
+        """What is missing, as text; None for a directory with an identity file. Raises `OSError`."""
         if self.identity.exists():
             return None
         return f"{self.root} holds no files of a sink" if self.root.exists() else f"{self.root} is not there"
 
     def owners_of(self, pipeline: PipelineId, sink: str) -> Path:
-        """The owner entries of one sink of one incarnation."""
+        """The directory of the owner entries of one sink of one incarnation."""
         return self.root / OWN / "owners" / f"{pipeline.prefix}{sink}"
 
     def manifests_of(self, pipeline: PipelineId, sink: str) -> Path:
-        """The manifests of one sink of one incarnation."""
+        """The directory of the manifests of one sink of one incarnation."""
         return self.manifests / f"{pipeline.prefix}{sink}"
 
     def base_of(self, pipeline: PipelineId, sink: str) -> str | None:
-        """What was drawn before the first epoch; None if it is not there. Raises `OSError`.
+        """The random id made before the first epoch; None if there is none. Raises `OSError`.
 
-        As long as a branch finds what it has recorded, no manifest was removed that was there since.
+        As long as a branch finds the base that it has recorded, no manifest was removed since.
         """
         try:
             return self._base(pipeline, sink).read_text()
@@ -83,7 +84,7 @@ class Layout:
             return None
 
     def make_base(self, pipeline: PipelineId, sink: str) -> str:
-        """The same, drawn now if it is not there. Raises `OSError`."""
+        """The same, created now if there is none. Raises `OSError`."""
         if found := self.base_of(pipeline, sink):
             return found
         put_if_absent(self._base(pipeline, sink), uuid.uuid4().hex.encode())
@@ -93,12 +94,12 @@ class Layout:
         return self.manifests_of(pipeline, sink) / "base"
 
     def manifest(self, pipeline: PipelineId, sink: str, epoch: int) -> Path:
-        """The manifest of one epoch."""
+        """The path of the manifest of one epoch."""
         return self.manifests_of(pipeline, sink) / place_of(epoch)
 
 
 def place_of(epoch: int) -> Path:
-    """Where below a sink's manifest directory the manifest of an epoch lies."""
+    """The path of an epoch's manifest below a sink's manifest directory."""
     millions, thousands = epoch // _LEVEL**2, epoch // _LEVEL % _LEVEL
     return Path(f"{millions:010d}", f"{thousands:03d}", f"{epoch:016d}.json")
 
@@ -109,14 +110,14 @@ def newest_manifest(directory: Path) -> Path | None:
 
 
 def newest_epoch(directory: Path) -> int:
-    """The greatest epoch that has a manifest below a sink's manifest directory; `NO_EPOCH` if none has."""
+    """The greatest epoch with a manifest below a sink's manifest directory; `NO_EPOCH` if there is none."""
     newest = newest_manifest(directory)
     return NO_EPOCH if newest is None else int(newest.stem)
 
 
 def manifests_from_the_newest(directory: Path) -> Iterator[Path]:
-    """The manifests below a sink's manifest directory, from the greatest epoch down, listed as they are asked for."""
-    # A crash may leave a directory that was made for a manifest and has none: then the one before it counts.
+    """The manifests below a sink's manifest directory, from the greatest epoch down; directories are listed lazily."""
+    # A crash may leave a directory without the manifest it was created for: then the one before it counts.
     for millions in _subdirectories(directory):
         for thousands in _subdirectories(millions):
             yield from sorted(thousands.glob("*.json"), reverse=True)
@@ -133,8 +134,30 @@ def file_name(handle: Handle, format: str) -> str:
     return f"{handle}{EXTENSIONS[format]}"
 
 
+def file_of(branch: Committable) -> str:
+    """The name of a branch's file, as its record says it: a record of ours names no other file than the branch's own.
+
+    Raises `CorruptionError` for any other name, which could be that of any file of this user.
+    """
+    name = branch.data.get("file")
+    if not is_file_of(name, branch.handle):
+        shown = repr(name)[:200]
+        raise CorruptionError(
+            f"the record of the branch {branch.handle} names the file {shown}, which is not the branch's",
+            epoch=branch.handle.epoch,
+            sink=branch.handle.sink,
+            remedy="somebody else has written to the log: find out who may, and bring back the log that tpc wrote.",
+        )
+    return str(name)
+
+
+def is_file_of(name: object, handle: Handle) -> bool:
+    """Whether a name is one of those that the file of a branch can have."""
+    return any(name == f"{handle}{extension}" for extension in EXTENSIONS.values())
+
+
 def handle_of(name: str) -> Handle | None:
-    """The branch that a file belongs to; None for a name that no branch has."""
+    """The branch that a file belongs to; None if it is not the name of a branch's file."""
     for extension in EXTENSIONS.values():
         if name.endswith(extension):
             try:
@@ -145,9 +168,9 @@ def handle_of(name: str) -> Handle | None:
 
 
 def whose_and_epoch(name: str) -> tuple[tuple[str, ...], int]:
-    """What a branch's name or its file's says of pipeline, incarnation, sink and epoch, found fast, checked by nobody.
+    """Pipeline, incarnation and sink, and the epoch, in the name of a branch or its file: found fast and not checked.
 
-    Whose: the first three, as the name spells them. A name of another form is nobody's, of `NO_EPOCH`.
+    The first three are as the name spells them. For another name they are empty, and the epoch is `NO_EPOCH`.
     """
     parts = name.split(DELIMITER)
     if len(parts) != _PARTS or not parts[5].isdecimal():

@@ -1,8 +1,8 @@
 """Publishes the files of one decided epoch: all of them, by one manifest, or none.
 
 Rename every staged file, fsync the directories, put the manifest. All branches share one answer, since there is one
-manifest: were one of them lost, the others are produced again with it. What was renamed without a manifest is seen by
-no reader.
+manifest: if one of them is lost, the others are written again with it. Readers do not see a renamed file before its
+manifest.
 """
 
 from __future__ import annotations
@@ -16,37 +16,41 @@ from pathlib import Path
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, GivenUp, Outcome, Verdict
-from tpc.sinks.files.layout import Layout, newest_epoch, newest_manifest
+from tpc.sinks.files.layout import EXTENSIONS, Layout, file_of, newest_epoch, newest_manifest
 from tpc.sinks.files.manifest import manifest_bytes, read_manifest, void_bytes
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, put_if_absent, remove, remove_interrupted_puts, sync
 
 
 def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: float) -> dict[Handle, Outcome]:
-    """The outcome of every branch; all of them of one epoch and sink."""
+    """The outcome of every branch; all must be of one epoch and sink."""
     try:
         outcome = within(timeout_s, lambda: _publish(layout, branches), waiting_for="the file system")
     except OSError as error:
         remedy = f"; {SHARE_IT}" if isinstance(error, PermissionError) else ""
         outcome = Outcome(Verdict.UNKNOWN, in_words(error) + remedy)
+    except CorruptionError as error:
+        outcome = Outcome(Verdict.REFUSED, f"{error.what}; {error.remedy}".rstrip("; "))
     return {branch.handle: outcome for branch in branches}
 
 
 def give_up_epoch(layout: Layout, branches: Sequence[Committable]) -> list[GivenUp]:
-    """End the branches of an epoch that are not published: a manifest of no files takes its place, for good.
+    """End the branches of an epoch that is not published: put a manifest without files, for good.
 
-    Then the files go, staged ones first, so that none is renamed after it was looked for. Raises `OSError`.
+    Then remove the files, staged ones first: otherwise a file could be renamed after its target was checked. Raises
+    `OSError`.
     """
     handle = branches[0].handle
-    layout.identity.stat()  # an empty mount point looks like a directory from which everything was lost
+    layout.identity.stat()  # raises for an empty mount point, which looks like a directory that lost everything
     path = layout.manifest(handle.pipeline, handle.sink, handle.epoch)
     named: set[Handle] = set()
     if not put_if_absent(path, void_bytes(handle)):
         named = {file.handle for file in read_manifest(path, layout.root).files}
     for branch in branches:
         if branch.handle not in named:
-            remove(layout.staging / str(branch.data["file"]))
-            remove(layout.root / str(branch.data["file"]))
+            for extension in EXTENSIONS.values():  # whatever the record calls the file
+                remove(layout.staging / f"{branch.handle}{extension}")
+                remove(layout.root / f"{branch.handle}{extension}")
     return [GivenUp.COMMITTED if branch.handle in named else GivenUp.UNDONE for branch in branches]
 
 
@@ -56,7 +60,7 @@ def _publish(layout: Layout, branches: Sequence[Committable]) -> Outcome:
     if manifest.exists():
         return _published_before(manifest, layout.root, branches)
     if not layout.identity.exists():
-        # An empty mount point looks like a directory from which everything was lost.
+        # An empty mount point looks like a directory that has lost everything.
         return Outcome(Verdict.UNKNOWN, f"{layout.identity} is not there: is the file system mounted?")
     for branch in branches:
         answer = _moved(layout, branch)
@@ -70,11 +74,11 @@ def _publish(layout: Layout, branches: Sequence[Committable]) -> Outcome:
 
 
 def _published_before(path: Path, root: Path, branches: Sequence[Committable]) -> Outcome:
-    """The manifest is there: it names these branches and no others, or something is wrong for good."""
-    sync(path.parent)  # whoever put it may not have come so far
+    """The outcome if the manifest exists: it must name exactly these branches, or something is wrong for good."""
+    sync(path.parent)  # the process that put it may not have synced the directory yet
     remove_interrupted_puts(path)
     if path.read_bytes() == manifest_bytes(branches):
-        return Outcome(Verdict.ALREADY, f"manifest of epoch {branches[0].handle.epoch} is there")
+        return Outcome(Verdict.ALREADY, f"manifest of epoch {branches[0].handle.epoch} exists")
     try:
         named = {file.handle for file in read_manifest(path, root).files}
     except CorruptionError as error:
@@ -82,27 +86,31 @@ def _published_before(path: Path, root: Path, branches: Sequence[Committable]) -
     missing = sorted(str(branch.handle) for branch in branches if branch.handle not in named)
     return Outcome(
         Verdict.REFUSED,
-        f"{path} is there with other bytes than this epoch's; it does not name {', '.join(missing) or 'only these'}",
+        f"{path} has other bytes than this epoch's manifest; it does not name {', '.join(missing) or 'only these'}",
     )
 
 
 def _moved(layout: Layout, branch: Committable) -> Outcome | None:
-    """Bring a staged file to its place; an outcome if that cannot be done."""
-    name = str(branch.data["file"])
+    """Rename a staged file to its target; an outcome if that is not possible."""
+    name = file_of(branch)
     staged, target = layout.staging / name, layout.root / name
     try:
-        size_bytes = staged.stat().st_size
+        found = staged.lstat()
     except FileNotFoundError:
         return _gone(layout, branch, target)
-    if size_bytes != branch.size_bytes:
-        return Outcome(Verdict.REFUSED, f"{staged} has {size_bytes} bytes, {branch.size_bytes} were prepared")
-    os.rename(staged, target)  # noqa: PTH104  Path.rename is the same; the name says what the protocol does
+    if not stat.S_ISREG(found.st_mode):
+        return Outcome(Verdict.REFUSED, f"{staged} is not the file that was prepared: it is no regular file")
+    if found.st_size != branch.size_bytes:
+        return Outcome(Verdict.REFUSED, f"{staged} has {found.st_size} bytes, {branch.size_bytes} were prepared")
+    os.rename(staged, target)  # noqa: PTH104  Path.rename is the same; this is the name of the system call
     return None
 
 
 def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
-    """Nothing is staged: the file was renamed before, or it is lost."""
+    """Without a staged file: None if it was renamed before, else the outcome, such as LOST."""
     try:
+        if not stat.S_ISREG(target.lstat().st_mode):
+            return Outcome(Verdict.REFUSED, f"{target} is not the file that was prepared: it is no regular file")
         with target.open("rb") as file:
             digest = hashlib.sha256()
             while block := file.read(1024 * 1024):
@@ -115,7 +123,7 @@ def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
         base = branch.data.get("base")
         if base is not None and base != layout.base_of(branch.handle.pipeline, branch.handle.sink):
-            what = f"{target.name} is gone, and the manifest directory is not the one that was there at prepare"
+            what = f"{target.name} is gone, and the manifest directory is not the one at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: were manifests removed?", contradiction=True)
         return Outcome(Verdict.LOST, f"{target.name} is neither staged nor renamed")
     if digest.hexdigest() != branch.data["sha256"]:
@@ -123,39 +131,39 @@ def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
     return None
 
 
-# What several users of one directory need there: each renames and removes files that another has staged.
+# The rights that several users of one directory need there: each renames and removes files that another has staged.
 #
-# That takes rights on directories alone, never on the files in them; manifests, owner entries and the identity must be
-# readable.
+# Renames and removals need rights on directories only, not on the files in them. Manifests, owner entries and the
+# identity must be readable.
 
 SHARE_IT = (
-    "let all users that run this pipeline be in the group of the directory: there, chgrp -R that group, "
-    "chmod -R g+rwX,-t, find -type d -exec chmod g+s {} +; and start each of them with umask 002. Or run it as the "
-    "user that it has had."
+    "put all users that run this pipeline into one group, which the directory belongs to: in it run chgrp -R GROUP, "
+    "chmod -R g+rwX,-t, find -type d -exec chmod g+s {} +; and start each of them with umask 002. Or run the pipeline "
+    "as the user who ran it before."
 )
 
 
 def refuse_without_rights(layout: Layout, pipeline: PipelineId, sink: str) -> None:
-    """Raises `ConfigurationError` for a directory in which this user could not finish what another has begun."""
+    """Raise `ConfigurationError` for a directory in which this user could not finish what another user has begun."""
     for directory in _used(layout, pipeline, sink):
         found = directory.stat()
         mode = stat.S_IMODE(found.st_mode)
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
             what = "may not list and write"
         elif directory != layout.root and mode & stat.S_ISVTX and os.geteuid() not in (0, found.st_uid):
-            what = "may not rename what others have put (sticky bit) in"
+            what = "may not rename other users' files (sticky bit) in"
         else:
             continue
         whose = f"user {found.st_uid}, group {found.st_gid}, mode {mode:04o}"
         raise ConfigurationError(
-            f"this user ({os.geteuid()}, group {os.getegid()}) {what} {directory}, which is of {whose}",
+            f"this user ({os.geteuid()}, group {os.getegid()}) {what} {directory}, which belongs to {whose}",
             sink=sink,
             remedy=SHARE_IT,
         )
 
 
 def _used(layout: Layout, pipeline: PipelineId, sink: str) -> Iterator[Path]:
-    """The directories that a commit, an abort or an owner entry changes. Of those that are not there, what is above."""
+    """The directories that a commit, an abort or an owner entry changes; for a missing one the directory above it."""
     own = layout.staging.parent
     manifests, owners = layout.manifests_of(pipeline, sink), layout.owners_of(pipeline, sink)
     used = [layout.root, layout.staging, layout.manifests, manifests, owners]
@@ -164,6 +172,6 @@ def _used(layout: Layout, pipeline: PipelineId, sink: str) -> Iterator[Path]:
         used += [newest.parent.parent, newest.parent]
     for path in used:
         there = next((one for one in (path, *path.parents) if one.exists()), own)
-        # Above the root nothing is made but the root itself. A file in a directory's place is no matter of rights.
+        # Above the root nothing but the root itself is created. A file in a directory's place is not about rights.
         if there.is_relative_to(layout.root) and there.is_dir():
             yield there

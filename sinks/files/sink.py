@@ -1,8 +1,8 @@
 """The file sink: rows into files of a local directory, published by one manifest per epoch. Opens nothing.
 
-A branch is one file. It is written and made durable in `<path>/_tpc/staging/`; commit renames it into `<path>/` and
-then puts the epoch's manifest, which alone says that its files count. Readers list the manifests
-(`committed_files`, `committed_paths`), never the directory: a file without a manifest is not committed yet.
+A branch is one file. It is written and made durable in `<path>/_tpc/staging/`. Commit renames it into `<path>/` and
+then puts the epoch's manifest: only files that a manifest names are committed. Readers read the manifests
+(`committed_files`, `committed_paths`) and never list the directory.
 
     spark.read.parquet(*committed_paths("/data/flights"))
 """
@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpc.durations import require_timeouts
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.lengths import require_timeouts
+from tpc.parameter_types import kinds_checked
 from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
 from tpc.urls import without_user
 
@@ -31,9 +32,9 @@ class FileSink(Sink):
     """Rows into Parquet, JSON or CSV files.
 
     Args:
-        path: a directory on a file system that the driver and all executors mount under this path, with hard links
-            and atomic renames (POSIX). It is made if it does not exist. A relative path is taken from the directory
-            in which this object is made, wherever executors run. Object stores are refused by `check`.
+        path: a directory on a file system that all machines of the pipeline mount under this path, with hard links
+            and atomic renames (POSIX). It is created if it does not exist. A relative path is relative to the working
+            directory in which this object is made, for all processes. `check` refuses object stores.
         format: 'parquet' (zstd); 'json': one object per line as Spark's `to_json` writes it, NULLs left out, binary
             as base64; 'csv': RFC 4180 with a header, strings quoted and NULL as an unquoted empty field.
         name: the sink's name; by default `files-<last part of the path>`.
@@ -42,6 +43,7 @@ class FileSink(Sink):
 
     kind = "files"
 
+    @kinds_checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -54,7 +56,7 @@ class FileSink(Sink):
         super().__init__(name or default_name("files", path.rstrip("/").rpartition("/")[2]))
         if format not in FORMATS:
             raise ConfigurationError(
-                f"format {format!r} is not known", sink=self.name, remedy=f"use one of {', '.join(FORMATS)}."
+                f"unknown format {format!r}", sink=self.name, remedy=f"use one of {', '.join(FORMATS)}."
             )
         self.path = _absolute(path.removeprefix("file://") if path.startswith("file:///") else path)
         self.format = format
@@ -62,25 +64,25 @@ class FileSink(Sink):
         self.timeout_s = timeout_s
 
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
-        """A writer for one branch; it makes its file when it gets its first row."""
+        """A writer for one branch; it creates its file with the first row."""
         from tpc.sinks.files.writer import FileWriter
 
         return FileWriter(self, handle, schema, hint)
 
     def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
-        """Whether rows have an exact form in the format."""
+        """Checks that rows have an exact form in the format."""
         from tpc.sinks.files.writer import FileValidator
 
         return FileValidator(self, handle)
 
     def committer(self, pipeline: PipelineId) -> Committer:
-        """The driver's half."""
+        """See `Sink.committer`."""
         from tpc.sinks.files.committer import FileCommitter
 
         return FileCommitter(self, pipeline)
 
     def describe(self) -> Mapping[str, str]:
-        """Where and in which format."""
+        """The path and the format."""
         return {"path": without_user(self.path), "format": self.format}
 
     def executor_needs(self) -> ExecutorNeeds:
@@ -92,5 +94,5 @@ class FileSink(Sink):
 
 
 def _absolute(path: str) -> str:
-    """Each process would resolve a relative path by itself, and executors stand in other directories."""
+    """An absolute path: worker processes have other working directories, so a relative one would differ there."""
     return path if "://" in path else str(Path(path).absolute())

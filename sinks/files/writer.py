@@ -1,4 +1,4 @@
-"""The executor's half of the file sink: one branch is one file in the staging directory."""
+"""The writer of the file sink: one branch is one file in the staging directory."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 class FileWriter(Writer):
     """Writes a branch's file.
 
-    `hint["after"]` is the epoch of the newest manifest before this one (-1: none), which later tells a lost branch
-    from a directory that was put back to an earlier time; before the first, `hint["base"]` tells that.
+    `hint["after"]` is the epoch of the newest manifest before this one (-1: none). It later distinguishes a lost branch
+    from a directory that was restored to an earlier time; before the first epoch `hint["base"]` does.
 
-    A file system that is silent is given up after the sink's `timeout_s`, at every step. The thread that still waits
-    for it lets go of the file when there is an answer: closed by another, it might write into what is opened next.
+    Every step on a silent file system is given up after the sink's `timeout_s`. The thread that still waits closes the
+    file once there is an answer: if another thread closed it, the write could go to a file that is opened next.
     """
 
     def __init__(self, sink: FileSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
@@ -50,13 +50,13 @@ class FileWriter(Writer):
         self._encoder: Encoder | None = None
         self._thread = KeptThread()
         self._is_whole = True
-        """Whether all rows were taken that were given."""
+        """Whether every row was taken."""
         self._is_at_work = False
         self._is_over = False
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows. Raises `DataError` for a value without an exact form, `TransientError` with the path when the disk
-        is full, fails or is silent; then abort."""
+        """Take rows. Raises `DataError` for a value without an exact form, `TransientError` with the path if the disk
+        is full, fails or is silent; then the branch must be aborted."""
         if not batch.num_rows:
             return
         self._refuse_unless_whole("writing")
@@ -80,10 +80,10 @@ class FileWriter(Writer):
             self._encoder.write(batch)
 
     def _refuse_taken_name(self) -> None:
-        """A handle is never used twice in one run: the file is of an earlier one, and a commit would replace it."""
+        """Refuse a target that exists: no run uses a handle twice, so a commit would replace another run's file."""
         if (taken := Path(self.sink.path) / self.name).exists():
             raise ConfigurationError(
-                f"{taken} is there already: a file of an earlier run of a pipeline with this name, whose bookkeeping"
+                f"{taken} exists already: a file of an earlier run of a pipeline with this name, whose bookkeeping"
                 " is gone; a commit would replace it",
                 sink=self.sink.name,
                 remedy="use another incarnation or name for the pipeline, or move the earlier run's files away.",
@@ -121,7 +121,7 @@ class FileWriter(Writer):
             self._file.finish()
 
     def abort(self) -> None:
-        """Remove the file. Raises `TransientError` when the file system fails."""
+        """Remove the file. Raises `TransientError` if the file system fails."""
         self._thread.close()
         if self._file is None and self._is_whole:
             return
@@ -134,12 +134,12 @@ class FileWriter(Writer):
             raise self._error(doing, "a write of its rows has failed")
 
     def _abort_on_error(self) -> None:
-        with suppress(TransientError):  # what is raised is the first error; a sweep finds what could not be removed
+        with suppress(TransientError):  # the first error is raised; a sweep removes what could not be removed here
             self.abort()
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """A step that may still go on when it was given up. What it has made since then it undoes itself."""
+        """A step that may still run after it was given up. It then undoes what it has created since."""
         self._is_at_work = True
         try:
             yield
@@ -165,7 +165,7 @@ class FileWriter(Writer):
         try:
             yield
         except OSError as error:
-            remedy = "make room on the disk, then restart: the epoch is repeated." if error.errno in NO_ROOM else None
+            remedy = "free space on the disk, then restart: the epoch is repeated." if error.errno in NO_ROOM else None
             raise self._error(doing, in_words(error), remedy) from error
 
     def _error(self, doing: str, why: str, remedy: str | None = None) -> TransientError:
@@ -179,7 +179,7 @@ class FileWriter(Writer):
 
 
 class FileValidator(Validator):
-    """Encodes rows as the writer does, and keeps nothing."""
+    """Encodes rows as the writer does, and discards them."""
 
     def __init__(self, sink: FileSink, handle: Handle) -> None:
         self._encoded = encoder_class(sink.format).encoded

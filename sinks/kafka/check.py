@@ -1,4 +1,4 @@
-"""What is refused before the first epoch of a Kafka sink, each with its remedy."""
+"""The checks before the first epoch of a Kafka sink; each refusal has its remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tpc.sinks.kafka.worker.producer_pool import AHEAD
 
 
 def check_topics(cluster: KafkaCluster, sink: TransactionalSink, context: CheckContext) -> None:
-    """Columns and topics. EndTxn version and timeouts are checked where the facts are found.
+    """Check columns and topics; `find_broker_limits` checks the version of EndTxn and the timeouts.
 
     Raises `ConfigurationError`.
     """
@@ -35,7 +35,7 @@ def check_topics(cluster: KafkaCluster, sink: TransactionalSink, context: CheckC
 
 
 def check_reachable(sink: TransactionalSink, context: CheckContext) -> None:
-    """The cluster answers and takes the login."""
+    """Check that the cluster answers and accepts the login."""
     try:
         require_login(sink.connection, sink.timeout_s)
     except TransientError as error:
@@ -48,32 +48,32 @@ def check_reachable(sink: TransactionalSink, context: CheckContext) -> None:
 
 
 def check_connections(cluster: KafkaCluster, sink: TransactionalSink, context: CheckContext) -> None:
-    """The brokers let in the connections of all tasks that run at a time."""
+    """Check that the brokers accept the connections of all tasks that run at a time."""
     if (short := connections_lacking(cluster.broker_settings(), cluster.brokers(), sink, context)) is not None:
         raise ConfigurationError(short.what, pipeline=str(context.pipeline), sink=sink.name, remedy=short.remedy)
 
 
-# How many connections to a Kafka broker a pipeline's sinks take, against the limits that its brokers are set to.
+# The number of connections to a Kafka broker that a pipeline's sinks need, and the limits of the brokers.
 
 OF_THE_DRIVER = 2
-"""Connections of a sink's committer to a broker at most: its own, and that of a watch while a pass runs."""
+"""The most connections of a sink's committer to a broker: its own, and that of the watch during a pass."""
 
 _UNLIMITED = 2**31 - 1
-"""What a broker says where nobody has set a limit."""
+"""The answer of a broker without a limit."""
 
 
 class Lacking(NamedTuple):
-    """What the brokers have too little of, and what to do."""
+    """What the brokers lack, and what to do."""
 
     what: str
     remedy: str
 
 
 def connections_of_task(brokers: int) -> int:
-    """To each broker, of one task for one sink, spread evenly and rounded up.
+    """Connections to each broker of one task for one sink, spread evenly and rounded up.
 
-    The producer that writes has one to every broker and one more to its transaction's coordinator; each of those that
-    are kept ready has one to some broker and one to its coordinator (measured).
+    A producer that writes has one to every broker and one more to its transaction's coordinator. Each producer that is
+    kept ready has one to some broker and one to its coordinator (measured).
     """
     return -(-(brokers + 1 + 2 * AHEAD) // brokers)
 
@@ -81,9 +81,9 @@ def connections_of_task(brokers: int) -> int:
 def connections_lacking(
     broker: Mapping[str, str], brokers: int, sink: TransactionalSink, context: CheckContext
 ) -> Lacking | None:
-    """Whether the tasks that run at a time would be turned away; None if they would not, or if that is not known.
+    """What is lacking if the brokers would refuse tasks that run at a time; None if they would not, or if unknown.
 
-    `broker` are the settings of one of so many `brokers`.
+    `broker` are the settings of one broker, `brokers` is their number.
     """
     tasks = min(context.tasks_at_once, context.partitions)
     of_all = _Limit("max.connections", _number(broker.get("max.connections")), tasks, "")
@@ -98,7 +98,7 @@ def connections_lacking(
                 f" {connections_of_task(brokers)}{', and the driver,' if driver else ''} need {needed} connections to a"
                 f" broker; there are fewer by {limit.name}: {limit.bound}",
                 ("" if limit.tasks == 1 else _FEWER_TASKS)
-                + f"set {limit.name} on the brokers to {needed} and what others have there (Spark's own Kafka source,"
+                + f"set {limit.name} on the brokers to {needed} and what others have there (what reads the sources,"
                 " the other brokers, other programs).",
             )
     return None
@@ -108,7 +108,7 @@ _FEWER_TASKS = "run fewer tasks at a time (spark.cores.max, spark.executor.cores
 
 
 class _Limit(NamedTuple):
-    """A setting of brokers, and how many tasks come under it; `where` says which."""
+    """A setting of brokers, and how many tasks it limits; `where` says which tasks."""
 
     name: str
     bound: int
@@ -120,7 +120,7 @@ _THERE = " on one machine"
 
 
 def _of_driver(sink: TransactionalSink, brokers: int, context: CheckContext) -> int:
-    """Its committers, and the one branch that it writes for each sink of another type: of source offsets."""
+    """Connections of the coordinator's process: its committers, and one branch for each sink of source offsets."""
     peers = _peers(sink, context)
     written = sum(not isinstance(peer, type(sink)) for peer in peers)
     return (1 + len(peers)) * OF_THE_DRIVER + written * connections_of_task(brokers)
@@ -138,7 +138,7 @@ def _peers(sink: TransactionalSink, context: CheckContext) -> list[Transactional
 
 
 def _by_address(broker: Mapping[str, str]) -> int:
-    """The limit of the address that has most: with which of them a machine is seen it does not know."""
+    """The greatest limit of all addresses, since a machine does not know the address that brokers see."""
     overrides = (broker.get("max.connections.per.ip.overrides") or "").split(",")
     own = [_number(override.rpartition(":")[2]) for override in overrides if override.strip()]
     return max([_number(broker.get("max.connections.per.ip")), *own])

@@ -1,9 +1,9 @@
-"""How to reach a Kafka cluster: the user's settings, for each of the two clients that are needed.
+"""The user's settings of the connection to a Kafka cluster, for each of the two clients.
 
-confluent-kafka (librdkafka) writes and reads; kafka-python asks, and ends transactions. The user states the connection
-once, in librdkafka's words; what concerns security is translated for kafka-python here. Secrets are `tpc.env(...)`
-and are resolved in the process that connects, so that none is pickled, printed or logged.
-This module opens no connection.
+confluent-kafka (librdkafka) writes and reads; kafka-python sends other requests, and ends transactions. The user gives
+the connection once, with librdkafka's names; this module translates the security settings for kafka-python. Secrets are
+`tpc.env(...)` and are resolved in the process that connects, so that none is pickled, printed or logged. This module
+opens no connection.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _KNOWN = frozenset((*_KAFKA_PYTHON, _HOST_CHECK, _TOKEN_ARGUMENT))
 
 @dataclass(frozen=True, repr=False)
 class ConnectionSettings:
-    """Where a cluster is and how to log in. Raises `ConfigurationError` for what it can never use.
+    """The servers of a cluster and the login. Raises `ConfigurationError` for settings that cannot work.
 
-    `client` holds further settings of librdkafka (CONFIGURATION.md of librdkafka); those of TLS and SASL also
-    reach kafka-python. A secret has to be `tpc.env(...)`, and `oauth_cb` the name of a function.
+    `client` holds further settings of librdkafka (CONFIGURATION.md of librdkafka); those of TLS and SASL are also
+    translated for kafka-python. A secret must be `tpc.env(...)`, and `oauth_cb` the name of a function.
     """
 
     servers: str | Elsewhere
@@ -115,12 +115,12 @@ class ConnectionSettings:
         return configuration
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each bootstrap server; what cannot be read as such is left out."""
+        """Host and port of each bootstrap server; entries of another form are left out."""
         found = [server.strip().rpartition("://")[2].rpartition(":") for server in resolve(self.servers).split(",")]
         return [(host.strip("[]"), int(port)) for host, _, port in found if port.isdigit()]
 
     def kafka_python(self) -> dict[str, Any]:
-        """The same for a client of kafka-python; a token's function under its own name."""
+        """The configuration of a client of kafka-python; a token's function has its own name."""
         servers = [server.strip() for server in resolve(self.servers).split(",")]
         configuration: dict[str, Any] = {"bootstrap_servers": servers}
         for name, theirs in _KAFKA_PYTHON.items():

@@ -1,7 +1,8 @@
-"""Which kafka-python is installed, and whether it has the private methods that `cluster` uses.
+"""Checks which kafka-python is installed, and whether it has the private methods that `cluster` uses.
 
-kafka-python can send any request to the coordinator of a transactional id or of a group, through methods it calls
-private: another version may lack them, or mean something else by them. Loads the driver only to look.
+kafka-python can send any request to the coordinator of a transactional id or of a group, through private methods.
+Another version may lack them, or use them for something else. The check loads kafka-python, the import of this module
+does not.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from tpc.errors import ConfigurationError
 
 SUPPORTED = ">=3.0.4,<3.1"
-"""As in pyproject.toml. 3.0.0 to 3.0.2 have the methods too, and an event loop that loses timers and revives closed
-connections; of 3.1 nothing is known."""
+"""As in pyproject.toml. 3.0.0 to 3.0.2 have the methods too, but their event loop loses timers and revives closed
+connections. 3.1 was not tested."""
 
 _LOWEST, _ABOVE = (3, 0, 4), (3, 1)
 
@@ -30,11 +31,11 @@ PRIVATE: Mapping[tuple[str, str], tuple[str, ...]] = {
     ),
     ("kafka.cluster", "ClusterMetadata"): ("_coordinators", "brokers", "refresh_metadata"),
 }
-"""What is used of the client beside its constructor, `close` and the protocol's requests, by module and class."""
+"""The private names that are used, by module and class; also used are the constructor, `close` and the requests."""
 
 
 def require_kafka_python(sink: str | None) -> None:
-    """Return when the installed kafka-python can end transactions for `sink`, or for a source tell topics apart.
+    """Return if the installed kafka-python can end transactions (for `sink`) and read topic ids (for a source).
 
     Raises `ConfigurationError`.
     """
@@ -50,7 +51,7 @@ def require_kafka_python(sink: str | None) -> None:
 
 @lru_cache(maxsize=1)
 def unfitness() -> str | None:
-    """What is wrong with the installed kafka-python; None if nothing is. Looked at once in a process."""
+    """What is wrong with the installed kafka-python; None if nothing is. Checked once per process."""
     try:
         installed = version("kafka-python")
     except PackageNotFoundError:

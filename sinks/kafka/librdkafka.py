@@ -1,22 +1,22 @@
-"""What librdkafka tells beside its answers: its log, which stays quiet, and its errors in words. Loads no driver."""
+"""librdkafka's log, which is kept quiet, and its errors as text. Loads no driver."""
 
 from __future__ import annotations
 
 import logging
 
 logger = logging.getLogger(__name__)
-# Without a handler of its own a library's warnings go to standard error when the application configures none.
+# Without this handler warnings would go to standard error if the application configures no logging.
 logger.addHandler(logging.NullHandler())
 
 
 class _Librdkafka:
-    """What librdkafka writes its own log to: at DEBUG, since every failure that matters also fails a call.
+    """The target of librdkafka's own log: level DEBUG, since every failure that matters also fails a call.
 
-    Without it librdkafka writes to standard error, several lines a second for each client while a broker is down.
+    Without it librdkafka writes to standard error, several lines per second and client while a broker is down.
     """
 
     def log(self, _level: int, message: str, *arguments: object) -> None:
-        """Called by confluent-kafka in the place of `logging.Logger.log`."""
+        """Called by confluent-kafka instead of `logging.Logger.log`."""
         logger.debug(message, *arguments)
 
 
@@ -24,7 +24,7 @@ librdkafka_log = _Librdkafka()
 
 
 def lacks_right(error: BaseException) -> bool:
-    """Whether a broker refused because of an ACL: waiting does not help."""
+    """Whether a broker refused because of an ACL, so that waiting does not help."""
     from confluent_kafka import KafkaError
 
     inner = error.args[0] if error.args else None
@@ -32,7 +32,7 @@ def lacks_right(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What confluent-kafka said, in words."""
+    """confluent-kafka's message, as text."""
     from confluent_kafka import KafkaError
 
     inner = error.args[0] if error.args else None

@@ -1,4 +1,4 @@
-"""The description of a Kafka sink: which topic, which cluster, how rows become messages. Opens nothing."""
+"""The description of a Kafka sink: its topic, its cluster, and how rows become messages. Opens nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
+from tpc.parameter_types import kinds_checked
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Limit, Validator, Writer
 from tpc.sinks.kafka import token_function
@@ -22,25 +23,26 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class KafkaSink(TransactionalSink):
-    """Rows of an epoch as messages of Kafka transactions, one per task, that readers see when the epoch is decided.
+    """Rows of an epoch as messages of Kafka transactions, one per task, that are committed once the epoch is decided.
 
-    Columns follow Spark's own Kafka sink: `key` and `value` (string or binary), `headers`
+    Columns are those of Spark's own Kafka sink: `key` and `value` (string or binary), `headers`
     (array<struct<key: string, value: binary>>), `topic`, `partition`, each if present. Without a `value` column the
     value is the row as JSON (NULL fields left out, timestamps ISO 8601, decimals as numbers, binary as base64).
 
-    - `topic`: where all rows go. None: the column `topic` says it row by row. As in Spark, a topic given here wins.
+    - `topic`: the topic of all rows. None: the column `topic` names it in each row. As in Spark, a topic given here has
+      precedence.
     - `servers`: bootstrap servers, or `tpc.env(...)`.
     - `client`: further settings of librdkafka, for TLS and SASL also given to the client that ends transactions.
-      Secrets have to be `tpc.env(...)`.
-    - `epoch_header`: name of a header that carries the epoch as decimal text, e.g. "tpc-epoch"; None for none, the
-      default, as Spark adds none. It costs a writer 7 % of its rate (measured: 304,000 against 325,000 rows a second).
+      Secrets must be `tpc.env(...)`.
+    - `epoch_header`: name of a header with the epoch as decimal text, e.g. "tpc-epoch"; by default there is none, as
+      in Spark. It costs a writer 7 % of its rate (measured: 304,000 against 325,000 rows a second).
     - `compression`: one of `COMPRESSIONS`.
     - `transaction_timeout_s`: how long a prepared branch survives a stopped pipeline; None: the brokers' maximum
-      (`transaction.max.timeout.ms`). A decided branch that expires is produced again from the source.
-    - `timeout_s`: deadline of every call to the cluster; of rows, how long it may take none of them.
+      (`transaction.max.timeout.ms`). A decided branch that expires is written again from the source.
+    - `timeout_s`: deadline of every call to the cluster; for rows, how long the cluster may take none of them.
     - `marker_topic`: a topic whose partition 0 the markers and the owner entry name; by default the topic itself, and
-      for a sink without one `__consumer_offsets`. Nothing is written to it; the user needs Read on it. A topic that is
-      deleted takes what names it along.
+      for a sink without one `__consumer_offsets`. Nothing is written to it; the user needs Read on it. If it is
+      deleted, Kafka deletes the markers and the owner entry with it.
 
     Readers must use `isolation.level=read_committed`; they see all of a branch or nothing.
     """
@@ -50,10 +52,11 @@ class KafkaSink(TransactionalSink):
         {
             **KAFKA_LIMITS,
             Limit.APPEARS_GRADUALLY: "Kafka ends a transaction partition by partition: a read_committed reader of"
-            " several partitions may see a branch in one of them milliseconds before it does in another.",
+            " several partitions may see a branch in one of them milliseconds earlier than in another.",
         }
     )
 
+    @kinds_checked
     def __init__(
         self,
         topic: str | None = None,
@@ -93,13 +96,13 @@ class KafkaSink(TransactionalSink):
         return KafkaWriter(self, handle, schema, hint, epoch_header=self.epoch_header)
 
     def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
-        """Whether rows have a form as messages, and are not larger than the client takes."""
+        """Checks that rows have a form as messages, and are not larger than the client accepts."""
         from tpc.sinks.kafka.worker.row_messages import MessageValidator
 
         return MessageValidator(self, handle, schema, hint, epoch_header=self.epoch_header)
 
     def committer(self, pipeline: PipelineId) -> Committer:
-        """The driver's half. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""
+        """See `Sink.committer`. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""
         require_kafka_python(self.name)
         from tpc.sinks.kafka.driver.committer import KafkaCommitter
 
@@ -118,5 +121,5 @@ class KafkaSink(TransactionalSink):
         """Both clients, and the function that gets tokens."""
         modules = {"confluent_kafka": "confluent-kafka", "kafka": "kafka-python"}
         if (function := self.connection.client.get(token_function.SETTING)) is not None:
-            modules[str(function).partition(":")[0]] = ""  # of the user's own
+            modules[str(function).partition(":")[0]] = ""  # a module of the user
         return ExecutorNeeds(modules)

@@ -1,7 +1,7 @@
-"""A function of the user's that gets tokens for OAUTHBEARER, named `module:function` so that nothing of it is pickled.
+"""A user's function that returns tokens for OAUTHBEARER, named as `module:function` so that it is not pickled.
 
-Both clients of the sink ask it, in each process for itself: librdkafka when its token ends, kafka-python when it
-connects. What it gives is kept in memory alone, and shown nowhere.
+Both clients of the sink call it, in each process: librdkafka when its token expires, kafka-python when it connects. A
+token is kept in memory only, and never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tpc.errors import ConfigurationError, TransientError
 SETTING = "oauth_cb"
 """confluent-kafka's name of the setting."""
 USED_FOR = 0.8
-"""A token is used again for this part of its life."""
+"""A token is used for this fraction of its lifetime, so that it does not expire in use."""
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -29,12 +29,12 @@ def check_name(name: object) -> None:
         raise ConfigurationError(
             f"the Kafka setting {SETTING!r} names no function: {name!r}",
             remedy="write 'module:function'. It is called with the value of sasl.oauthbearer.config ('' without it) and"
-            " returns the token and the second, since 1970, at which it ends; driver and executors import it.",
+            " returns the token and the time at which it expires, in seconds since 1970. Every process imports it.",
         )
 
 
 class TokenFunction:
-    """What `name` names, called with `argument`: `sasl.oauthbearer.config`."""
+    """The function of this name, called with `argument`: the value of `sasl.oauthbearer.config`."""
 
     def __init__(self, name: str, argument: str) -> None:
         self._name = name
@@ -45,7 +45,7 @@ class TokenFunction:
         self._use_until_s = 0.0
 
     def __call__(self, _argument: str = "") -> tuple[str, float]:
-        """A new token and when it ends, as librdkafka asks for it."""
+        """A new token and its expiry, in the form that librdkafka needs."""
         answer: Any = self._function(self._argument)
         token, ends_at_s = answer[0], float(answer[1])
         with self._lock:
@@ -54,16 +54,17 @@ class TokenFunction:
         return token, ends_at_s
 
     def current(self) -> str:
-        """A token that has not ended. Raises `TransientError` when the function fails."""
+        """A token that has not expired. Raises `TransientError` if the function fails."""
         with self._lock:
             if self._token and time.time() < self._use_until_s:
                 return self._token
         try:
             return self()[0]
-        except Exception as error:  # noqa: BLE001  # it is the user's, and may quote a secret
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything, and quote a secret
             raise TransientError(
-                f"{self._name} gave no token for Kafka, called by hand it says more: {type(error).__name__}",
-                remedy="correct what it asks; a supervisor starts the pipeline again meanwhile.",
+                f"{self._name} gave no token for Kafka: {type(error).__name__} (its text may hold a secret; call the "
+                "function by hand to see it)",
+                remedy="correct the function or what it calls; a supervisor starts the pipeline again meanwhile.",
             ) from None
 
     def __repr__(self) -> str:
@@ -71,9 +72,9 @@ class TokenFunction:
 
 
 def ask_first(configuration: Mapping[str, Any]) -> None:
-    """Ask for a token before a client of librdkafka is made with `configuration`: it says less of a failure, and later.
+    """Get a token before a client of librdkafka is made with `configuration`: the client would report less, and later.
 
-    Raises `TransientError` when the function fails.
+    Raises `TransientError` if the function fails.
     """
     if SETTING in configuration:
         configuration[SETTING].current()
@@ -86,5 +87,5 @@ def _imported(name: str) -> Callable[[str], Any]:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
             f"the Kafka setting {SETTING!r} names {name!r}, which is not there: {error}",
-            remedy="put the module where driver and executors import from, as with any code of the pipeline.",
+            remedy="put the module where every process of the pipeline can import it, as any code of the pipeline.",
         ) from error

@@ -1,33 +1,33 @@
-"""What the descriptions of both Kafka sinks have in common: all that worker, driver and check need to know of one."""
+"""The common base of the descriptions of the Kafka sinks: all that worker, driver and check need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tpc.lengths import require_timeouts
+from tpc.durations import require_timeouts
 from tpc.settings import Elsewhere
 from tpc.sink import Limit, Sink
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 
 KAFKA_LIMITS: Mapping[Limit, str] = MappingProxyType(
     {
-        Limit.MARKERS_EXPIRE: "Kafka forgets markers and owner entries, which are offsets of groups without members,"
+        Limit.MARKERS_EXPIRE: "Kafka deletes markers and owner entries, which are offsets of groups without members,"
         " after offsets.retention.minutes without a change: 7 days by default.",
         Limit.OWNER_NOT_FENCED: "Kafka cannot compare and set an offset: of two coordinators that write the owner entry"
-        " at one moment both succeed, and the later writer's stays.",
+        " at one moment both succeed, and the later writer's entry remains.",
     }
 )
-"""What of the contract no Kafka sink can keep, in sentences for users."""
+"""The parts of the contract that no Kafka sink can keep, in sentences for users."""
 
 
 class TransactionalSink(Sink):
     """A sink whose branches are Kafka transactions.
 
-    - `topic`: the topic of all rows; None where rows name theirs, or there are none.
+    - `topic`: the topic of all rows; None if rows name their topics, or if there are no rows.
     - `marker_topic`: the topic that markers and owner entries name; None: Kafka's topic of groups.
     - `consumer_group`: the user's group whose offsets are part of the epoch, if there is one.
-    - `tells_offsets`: whether its writers want to know at which offsets their rows lie.
+    - `tells_offsets`: whether its writers need the offsets of their rows.
     """
 
     commits_first = True

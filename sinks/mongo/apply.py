@@ -1,10 +1,10 @@
 """Applies the operations of decided branches to the target: in one transaction, or guarded one by one.
 
-Both ways read what the targets hold, make the writes that are still missing (`guarded_writes.planned`) and send
-them in unordered bulks. Guarded: each chunk is recorded in the marker when it is done (`progress`). A duplicate key on
-`_id` means that somebody else wrote the target meanwhile; it is read again, and only a guard found at this epoch counts
-as applied. What can never be applied is a `Refusal`; the other operations are applied all the same, and a later apply
-finishes what is left. After `MAX_NOT_APPLIED` refusals a guarded apply stops there.
+Both ways read the targets, compute the writes that are still missing (`guarded_writes.planned`) and send them in
+unordered bulks. In guarded mode the marker records each finished chunk (`progress`). A duplicate key on `_id` means
+that another process wrote the target meanwhile. The target is then read again, and only a guard with this epoch counts
+as applied. An operation that can never be applied is a `Refusal`. The other operations are applied nevertheless, and a
+later apply finishes the rest. After `MAX_NOT_APPLIED` refusals a guarded apply stops.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from pymongo.errors import BulkWriteError
 
 OPERATIONS_PER_WRITE = 500
-"""So many operations may be under way when a process dies: never less than a version before had."""
+"""The size of a chunk: so many operations may be under way when a process dies. It may not get less in a later version,
+which must be able to finish an interrupted chunk of an earlier one."""
 MAX_NOT_APPLIED = 2_000
-"""Beyond so many refused operations of a branch the rest is not tried: each is listed in the marker, whose size has a
-limit (16 MB), and a marker that cannot be written any more could not be resolved either."""
+"""After so many refused operations of a branch the rest is not tried. Each is listed in the marker, whose size is
+limited (16 MB), and a marker that cannot be written could not be resolved either."""
 ROUNDS = 5
 DUPLICATE_KEY = 11000
 REFUSALS: Mapping[int, str] = {
@@ -44,7 +45,7 @@ REFUSALS: Mapping[int, str] = {
     17419: "document larger than 16 MB",
     17420: "document larger than 16 MB",
 }
-"""Codes of write errors that come back whenever the same operation meets the same target (MongoDB error codes)."""
+"""MongoDB's codes of write errors that repeat whenever the same operation is applied to the same target."""
 
 
 Numbered = Mapping[int, Document]
@@ -60,11 +61,11 @@ def apply_guarded(
     progress: Progress | None = None,
     record: Callable[[Step], Progress | None] | None = None,
 ) -> Refusal | None:
-    """Apply every operation that is possible and not yet applied; the first that is impossible, if any.
+    """Apply every operation that is possible and not yet applied; returns the first impossible one, if any.
 
-    `progress` is what others have recorded, None if none has begun. `record` is told what is done of each chunk; it
-    answers what is done by now, by others too, or None to stop: somebody has finished. Raises PyMongo's errors and
-    `TransientError` (operations that others keep overtaking).
+    `progress` is what other processes have recorded, None if none has begun. `record` gets the result of each chunk. It
+    returns the present progress, with that of other processes, or None to stop, since another process has finished.
+    Raises PyMongo's errors and `TransientError` (other processes keep changing the targets).
     """
     done = UNTOUCHED if progress is None else progress
     first: Refusal | None = None
@@ -75,7 +76,7 @@ def apply_guarded(
         are_removed = are_removed or (under_way and bool(_absent(target, applied)))
         if not left:
             continue
-        # The first chunk that is not recorded may have been written: the one whose record a crash has cut off.
+        # The first chunk that is not recorded may have been written: a crash may have come before its record.
         suspected = under_way and are_removed and max(left) >= done.operations
         asked = {n: o for n, o in left.items() if n in done.in_doubt or (suspected and n >= done.operations)}
         under_way = under_way and max(left) < done.operations
@@ -95,13 +96,13 @@ def apply_guarded(
 
 
 REMOVED = (
-    "not there, and applied or not: documents of this epoch were removed from the target before the epoch was complete,"
-    " and a commit was cut short; ask who removes them whether this one was among them"
+    "not there, and it is unknown whether it was applied: documents of this epoch were removed from the target before"
+    " the epoch was complete, and a commit was interrupted; ask who removes them whether this one was among them"
 )
 
 
 def _absent(target: DocumentCollection, operations: Numbered) -> dict[int, Document]:
-    """Those of the operations whose document is not in the target."""
+    """The operations whose document is not in the target."""
     if not operations:
         return {}
     stored = retried(read_targets, target, operations.values(), ())
@@ -109,7 +110,7 @@ def _absent(target: DocumentCollection, operations: Numbered) -> dict[int, Docum
 
 
 def _apply_chunk(target: DocumentCollection, chunk: Numbered, stamp: Stamp) -> dict[int, Refusal]:
-    """Apply what is possible; the others with the reason."""
+    """Apply what is possible; returns the other operations with the reason."""
     from pymongo.errors import BulkWriteError
 
     refusals: dict[int, Refusal] = {}
@@ -134,12 +135,13 @@ def _apply_chunk(target: DocumentCollection, chunk: Numbered, stamp: Stamp) -> d
         if not chunk:
             return refusals
     raise TransientError(
-        f"{len(chunk)} operations were overtaken {ROUNDS} times, first {described(next(iter(chunk.values())))}"
+        f"other writers changed the targets of {len(chunk)} operations {ROUNDS} times, the first is "
+        f"{described(next(iter(chunk.values())))}"
     )
 
 
 def _sorted_out(error: BulkWriteError, operations: Numbered) -> tuple[dict[int, Document], dict[int, Refusal]]:
-    """The operations to try again, and those that never will do. Raises `error` for anything else."""
+    """The operations to try again, and those that can never be applied. Raises `error` for any other failure."""
     numbers = list(operations)
     again: dict[int, Document] = {}
     refusals: dict[int, Refusal] = {}
@@ -158,7 +160,7 @@ def _sorted_out(error: BulkWriteError, operations: Numbered) -> tuple[dict[int, 
 
 
 def _is_overtaken(failure: Mapping[str, Any]) -> bool:
-    """Whether a duplicate key is the one on `_id`: the target is not as it was read."""
+    """Whether the duplicate key is on `_id`: then the target has changed since it was read."""
     if failure["code"] != DUPLICATE_KEY:
         return False
     pattern = failure.get("keyPattern")
@@ -184,7 +186,7 @@ def apply_in_transaction(
 ) -> None:
     """Apply every operation inside `session`'s transaction. Raises `RefusedError`, or PyMongo's errors.
 
-    `done` is what a guarded commit has recorded before: that is passed over.
+    `done` is what a guarded commit has recorded before; it is skipped.
     """
     from pymongo.errors import BulkWriteError
 
@@ -215,7 +217,7 @@ def apply_in_transaction(
 
 
 def _chunks(parts: Iterable[Sequence[Document]]) -> Iterator[dict[int, Document]]:
-    """The operations in chunks for one write each, numbered through the branch."""
+    """The operations in chunks for one write each, numbered within the branch."""
     begin = 0
     for part in parts:
         for start in range(0, len(part), OPERATIONS_PER_WRITE):

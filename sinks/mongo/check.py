@@ -1,4 +1,4 @@
-"""What the MongoDB sink refuses before the first epoch, and which guarantee it says it gives."""
+"""The checks of the MongoDB sink before the first epoch; they also log the guarantee that it gives."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PROBE = "tpc-check"
 UNAUTHORIZED, AUTHENTICATION_FAILED, NAMESPACE_EXISTS = 13, 18, 48
 
 _making_collections = ForkSafeLock(fork_waits=False)
-"""The sinks of a pipeline are checked side by side; mongo-java-server breaks a collection that two make at once."""
+"""Sinks of a pipeline are checked in parallel, and mongo-java-server breaks a collection that two create at once."""
 
 
 def check(sink: MongoSink, client: Client, context: CheckContext) -> None:
-    """Raise `ConfigurationError` for what would fail later; make the collections; log the guarantee."""
+    """Raise `ConfigurationError` for what would fail later; create the collections; log the guarantee."""
     _check_columns(sink, context.schema)
     for peer in context.peers:
         if isinstance(peer, type(sink)):
@@ -70,7 +70,7 @@ def check(sink: MongoSink, client: Client, context: CheckContext) -> None:
 
 @contextmanager
 def explained(sink: MongoSink) -> Iterator[None]:
-    """Turn what PyMongo raises into a refusal with the remedy."""
+    """Turn what PyMongo raises into a `ConfigurationError` with a remedy."""
     from pymongo.errors import (
         ExecutionTimeout,
         NetworkTimeout,
@@ -91,7 +91,7 @@ def explained(sink: MongoSink) -> Iterator[None]:
         raise TransientError(
             f"MongoDB has not answered within {sink.timeout_s:g} s: {in_words(error)}",
             sink=sink.name,
-            remedy="start again; if it stays, look at the server's load or pass a greater timeout_s.",
+            remedy="start again; if that does not help, check the server's load or pass a greater timeout_s.",
         ) from error
     except OperationFailure as error:
         remedies = {
@@ -101,7 +101,7 @@ def explained(sink: MongoSink) -> Iterator[None]:
         remedy = remedies.get(error.code or 0, "see the server's message.")
         raise ConfigurationError(f"MongoDB refuses: {in_words(error)}", sink=sink.name, remedy=remedy) from error
     except PyMongoError as error:
-        # Among them: a server too old for this PyMongo, or too new.
+        # For instance a server too old for this PyMongo, or too new.
         raise ConfigurationError(
             f"MongoDB cannot be used: {in_words(error)}",
             sink=sink.name,
@@ -115,7 +115,8 @@ def _check_columns(sink: MongoSink, schema: pyarrow.Schema) -> None:
         if field.name == GUARDS:
             fault = f"the name {GUARDS!r} belongs to this library"
         if fault:
-            raise _column(sink, field.name, fault, "rename, cast or leave it out with select=.")
+            remedy = "rename it or leave it out with select=, or convert it before it is written."
+            raise _column(sink, field.name, fault, remedy)
     if len(set(schema.names)) < len(schema.names):
         raise ConfigurationError("two columns have one name", sink=sink.name, remedy="rename one with select=.")
     plan = sink.plan_for(schema.names)
@@ -151,12 +152,12 @@ def _column(sink: MongoSink, column: str, fault: str, remedy: str) -> Configurat
 
 
 def _check_peer(sink: MongoSink, peer: MongoSink) -> None:
-    """Two sinks may merge into one collection only where the order of their writes makes no difference."""
+    """Two sinks may merge into one collection only if the order of their writes does not matter."""
     one, other = ((resolve(s.uri), s.database_name(), s.collection) for s in (sink, peer))
     if one != other or sink.merge is None or peer.merge is None:
         return
     both = set(sink.merge.columns) & set(peer.merge.columns)
-    unnamed = sink.merge.every is not None or peer.merge.every is not None  # the peer's columns are not known here
+    unnamed = sink.merge.every is not None or peer.merge.every is not None  # the peer's columns are unknown here
     hows = ((sink.merge.columns[column], peer.merge.columns[column]) for column in both)
     if unnamed or any(mine is not theirs or mine not in COMMUTATIVE for mine, theirs in hows):
         raise ConfigurationError(
@@ -168,7 +169,7 @@ def _check_peer(sink: MongoSink, peer: MongoSink) -> None:
 
 
 def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
-    """Before 4.4 a transaction cannot make a collection."""
+    """Create the collections: before MongoDB 4.4 a transaction cannot do that."""
     from pymongo.errors import CollectionInvalid, OperationFailure
 
     with _making_collections:
@@ -178,16 +179,16 @@ def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
                 try:
                     database.create_collection(name)
                 except (CollectionInvalid, OperationFailure) as error:
-                    # PyMongo looks first and raises the one; the server answers the second of two who have looked.
+                    # PyMongo checks first and raises `CollectionInvalid`; the server refuses the second of two creates.
                     if isinstance(error, OperationFailure) and error.code != NAMESPACE_EXISTS:
                         raise
-                    logger.debug("collection %s was made by somebody else meanwhile", name)
+                    logger.debug("collection %s was created by another process meanwhile", name)
 
 
 def _try_to_write(sink: MongoSink, database: DocumentDatabase) -> None:
     """Use the privileges that an epoch needs, on documents that do not exist afterwards.
 
-    But to insert into the target: nothing may ever be seen there that an epoch has not put there.
+    Only inserts into the target are not tried: readers must never see a document there that is not of an epoch.
     """
     for name in (OUTBOX, MARKERS, OWNERS):
         database[name].find_one({"_id": PROBE})
@@ -202,7 +203,7 @@ def _unique_indexes(sink: MongoSink, database: DocumentDatabase) -> list[str]:
     return [str(index["name"]) for index in indexes if index.get("unique") and dict(index["key"]) != {"_id": 1}]
 
 
-# What `tpc doctor` tells of a MongoDB server: its version, whether it runs transactions, its clock. Only reads.
+# What `tpc doctor` reports about a MongoDB server: its version, whether it runs transactions, its clock. Only reads.
 
 
 def findings(sink: MongoSink, client: Client) -> list[Finding]:
@@ -210,7 +211,7 @@ def findings(sink: MongoSink, client: Client) -> list[Finding]:
     with explained(sink):
         version = str(client.server_info()["version"])
         asked_s = time.time()
-        answer = client.admin.command("isMaster")  # "hello" is unknown before 4.4; every version answers this
+        answer = client.admin.command("isMaster")  # every version knows it; "hello" is unknown before 4.4
         answered_s = time.time()
         transactional = runs_transactions(client)
     told = [Finding(Level.OK, "MongoDB", version), _transactions(sink, transactional)]
@@ -226,5 +227,5 @@ def _transactions(sink: MongoSink, transactional: bool) -> Finding:
     if sink.mode == "guarded":
         return Finding(Level.OK, about, "the server is standalone", "nothing for mode='guarded'")
     level = Level.PROBLEM if sink.mode == "transaction" else Level.WARNING
-    remedy = "make it a replica set (one member will do): without, readers see an epoch only gradually."
+    remedy = "make it a replica set (one member will do): without it an epoch becomes visible gradually."
     return Finding(level, about, "the server is standalone", needed, remedy)

@@ -1,9 +1,10 @@
 """Commits the branches of one decided epoch: the order of the steps, and what every finding means.
 
-Look at the marker, check the outbox of every branch, apply, set the marker, empty the outbox. In a transaction all
-branches of an epoch share one fate; guarded, each has its own, and the marker lists those that are begun (before
-anything of them is applied) and those that are committed. An epoch that was begun guarded is finished in a transaction
-with guards: the two ways meet in the marker's document, so that neither overlooks the other.
+Read the marker, check the outbox of every branch, apply, set the marker, empty the outbox. In a transaction all
+branches of an epoch have one outcome. In guarded mode each has its own, and the marker lists the branches that are
+begun (before any operation is applied) and those that are committed. An epoch that was begun in guarded mode may be
+finished in a transaction, which then writes guards too. Both ways change the same marker document, so that neither
+misses the other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MARKER_ATTEMPTS = 5
 KEYS_ASKED = 1_000
-"""How many targets are looked at with one question."""
+"""How many targets are read with one request."""
 
 Outcomes = dict[Handle, Outcome]
 Branches = Sequence[Committable]
@@ -37,7 +38,7 @@ Branches = Sequence[Committable]
 
 @dataclass(frozen=True)
 class EpochCommit:
-    """Commits epochs of one sink. `is_transactional` says whether so many operations are applied in one transaction."""
+    """Commits epochs of one sink. `is_transactional` says whether a number of operations fits into one transaction."""
 
     client: Client
     target: DocumentCollection
@@ -48,7 +49,7 @@ class EpochCommit:
     timeout_s: float
 
     def commit(self, branches: Branches) -> Outcomes:
-        """The outcome of every branch; all of them of one epoch."""
+        """The outcome of every branch; all must be of one epoch."""
         from pymongo.errors import PyMongoError
 
         outcomes: Outcomes = {}
@@ -74,10 +75,11 @@ class EpochCommit:
         return outcomes
 
     def give_up(self, branches: Branches) -> list[GivenUp]:
-        """End branches of one epoch that are not committed: nobody can begin or mark them, then their outbox goes.
+        """End branches of one epoch that are not committed: block them in the marker, then remove their outbox.
 
-        A branch that a guarded commit has begun may be visible in part, now or when that commit goes on. What each
-        answer rests on goes with the outbox: so the answers are kept in the marker before. Raises PyMongo's errors.
+        After that no process can begin them or mark them as committed. A branch that a guarded commit has begun may be
+        visible in part, now or when that commit goes on. The outbox is the evidence for the answers, so the marker
+        stores the answers before the outbox is removed. Raises PyMongo's errors.
         """
         marker = self.markers.give_up(branch.handle for branch in branches)
         for _ in range(MARKER_ATTEMPTS):
@@ -86,12 +88,12 @@ class EpochCommit:
                 self.outbox.delete(branches)
                 return [marker.ended[str(branch.handle)] for branch in branches]
             marker = self.markers.end({branch.handle: self._end(branch, marker) for branch in left})
-        raise TransientError(f"the marker changed {MARKER_ATTEMPTS} times while the ends were written down")
+        raise TransientError(f"the marker changed {MARKER_ATTEMPTS} times while the outcomes were stored")
 
     def _end(self, branch: Committable, marker: EpochMarker) -> GivenUp:
         if marker.settles(branch.handle):
             return GivenUp.COMMITTED
-        # The target is asked too: a marker that was lost or restored knows nothing of what was begun.
+        # The target is checked too: a lost or restored marker does not list what was begun.
         may_be = str(branch.handle) in marker.begun or _other_history(marker, branch) is not None
         partly = may_be or self._is_partly_applied(branch) or self._has_left_guards(branch)
         return GivenUp.NOT_KNOWN if partly else GivenUp.UNDONE
@@ -103,7 +105,7 @@ class EpochCommit:
         outcomes = {branch.handle: self._judged(branch, str(states[branch.handle])) for branch in broken}
         sound = [branch for branch in branches if branch not in broken]
         if broken and transactional:
-            # All of the epoch or nothing: what happens to the broken branch happens to the others.
+            # The epoch is applied as a whole or not at all, so the outcome of the broken branch holds for the others.
             worst = next(iter(outcomes.values()))
             shared_fate = f"in one transaction with another branch: {worst.evidence}"
             return {**_all(sound, worst.verdict, shared_fate), **outcomes}
@@ -112,21 +114,21 @@ class EpochCommit:
         return outcomes
 
     def _judged(self, branch: Committable, state: str) -> Outcome:
-        """What it means that a branch's outbox is 'missing' or 'damaged'. Lost needs more than absence."""
+        """The outcome for a branch whose outbox is 'missing' or 'damaged'. LOST needs more than a missing outbox."""
         if state == "damaged":
             return Outcome(Verdict.REFUSED, f"the outbox documents of {branch.resource} are not those prepared")
-        # Whoever applied it set the marker before the outbox was emptied: only a look after the outbox tells.
+        # A commit sets the marker before it empties the outbox, so the marker must be read after the outbox.
         marker = self._marker_of(branch.handle)
         if marker is not None and marker.settles(branch.handle):
             return Outcome(Verdict.ALREADY, f"the marker is at epoch {marker.epoch}")
         if what := _other_history(marker, branch):
             return Outcome(Verdict.UNKNOWN, what, contradiction=True)
         newest, expected = NO_EPOCH if marker is None else marker.epoch, branch.data.get("after")
-        # Another branch of this epoch may be committed: that is no other history of the target.
+        # Another branch of this epoch may be committed already: then the marker is at this epoch.
         if newest not in (expected, branch.handle.epoch):
             what = f"outbox documents are gone and the marker is at epoch {newest}, not at {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
-        # What was begun may have been applied, and removed since: no look at the target tells, and no guard is left.
+        # What was begun may have been applied and removed since: then neither the target nor a guard shows it.
         is_begun = marker is not None and str(branch.handle) in marker.begun
         if is_begun or (self.is_append and self._is_partly_applied(branch)):
             return Outcome(
@@ -135,7 +137,7 @@ class EpochCommit:
         return Outcome(Verdict.LOST, f"outbox documents are gone, the marker is still at epoch {newest}")
 
     def _is_partly_applied(self, branch: Committable) -> bool:
-        """Whether rows of an append are in the target: written again they would be there twice."""
+        """Whether rows of an append are in the target: written again, they would be there twice."""
         ids = {"$regex": beginning_with(names_of(branch.resource, run_of(branch)))}
         return self.target.find_one({"_id": ids}, {"_id": 1}) is not None
 
@@ -174,7 +176,7 @@ class EpochCommit:
         return outcomes
 
     def _recorder(self, branch: Committable) -> Callable[[Step], Progress | None]:
-        """What tells the marker of the steps of a branch; it raises if an operator has given the branch up."""
+        """A function that records the steps of a branch in the marker; it raises if an operator gave the branch up."""
 
         def record(step: Step) -> Progress | None:
             after = self.markers.record(branch.handle, step)
@@ -189,10 +191,10 @@ class EpochCommit:
         return record
 
     def _begin(self, branches: Branches) -> tuple[Branches, dict[Handle, Progress]]:
-        """Those of the branches that are to be applied, and what others have done of those that were begun before.
+        """The branches to apply, and the progress of those that were begun before.
 
-        Who gives one of them up from now on knows that rows may come. The marker is looked at again: an epoch that was
-        given up is forgotten when a later one is marked.
+        From now on a process that gives one of them up knows that rows may appear. The marker is read again, since an
+        epoch that was given up is removed from it when a later one is marked.
         """
         for _ in range(MARKER_ATTEMPTS):
             seen = self._marker_of(branches[0].handle)
@@ -225,11 +227,11 @@ class EpochCommit:
             seen = self._marker_of(branches[0].handle, session)
             if seen is not None and all(seen.settles(branch.handle) for branch in branches):
                 return False
-            # Set first: a second committer of this epoch conflicts here, before it has written anything.
+            # Set first, so that a second committer of this epoch conflicts here, before it writes anything.
             if not self.markers.advance(seen, branches, session):
                 self._refuse_given_up(branches)
                 raise TpcError("the marker changed inside the transaction")
-            # Who has begun the epoch guarded may stand still before a write of his, which looks at guards alone.
+            # A process that began the epoch in guarded mode may be stopped before a write, which checks only guards.
             is_begun = seen is not None and any(str(branch.handle) in seen.begun for branch in branches)
             for branch in branches:
                 stamp = Stamp.of(branch.handle, run_of(branch), guarded=is_begun)
@@ -250,16 +252,16 @@ class EpochCommit:
 
 
 def _other_history(marker: EpochMarker | None, branch: Committable) -> str | None:
-    """Why the marker is no successor of the one that stood there at prepare: then nothing that it lacks is evidence.
+    """Why the marker does not follow the one at prepare, as text: then a missing entry in it proves nothing.
 
-    Branches of older versions have recorded no base, and their marker may not be there before the first epoch.
+    Branches of older versions have no base, and their marker may not exist before the first epoch.
     """
     newest, expected = NO_EPOCH if marker is None else marker.epoch, branch.data.get("after", NO_EPOCH)
     base = branch.data.get("base")
     if newest < expected:
         return f"the marker is at epoch {newest}, and was at {expected} at prepare: was a backup restored?"
     if base is not None and (marker is None or marker.base != base):
-        return "the marker is not the document that stood there at prepare: markers were removed, or a backup restored"
+        return "the marker is not the document that was there at prepare: markers were removed, or a backup restored"
     return None
 
 

@@ -1,7 +1,7 @@
-"""The driver's half of the MongoDB sink: which branches are there, and what happens to them.
+"""The committer of the MongoDB sink: lists, commits and aborts branches.
 
-What is checked before the first epoch is in `check`, how a decided epoch is committed in `commit_epoch`.
-An outbox document of an epoch that the marker settles is garbage.
+`check` has the checks before the first epoch, `commit_epoch` the commit of a decided epoch. An outbox document of an
+epoch that the marker settles is garbage.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MongoCommitter(Committer):
 
     @property
     def database(self) -> DocumentDatabase:
-        """Where target, outbox and markers are."""
+        """The database of target, outbox and markers."""
         return self.client[self.sink.database_name()]
 
     @property
@@ -79,7 +79,7 @@ class MongoCommitter(Committer):
     # Before an epoch -------------------------------------------------------------------------------------------
 
     def check(self, context: CheckContext) -> None:
-        """Refuse what would fail later; makes the collections and says which guarantee runs. See `check`."""
+        """Refuse what would fail later; creates the collections and logs the guarantee. See `check`."""
         from tpc.sinks.mongo.check import check
 
         check(self.sink, self.client, context)
@@ -96,17 +96,17 @@ class MongoCommitter(Committer):
             return f"mongo:{self.markers.installation()}/{self.sink.database_name()}.{self.sink.collection}"
 
     def hint(self) -> JSONObject:
-        """The newest marked epoch and the marker's base, the evidence for a lost branch; the mode, and the run."""
+        """The newest marked epoch and the marker's base (the evidence for a lost branch), the mode, and the run."""
         with transient("reading the MongoDB marker", sink=self.sink.name):
             marker = self.markers.read_with_base(self.pipeline, self.sink.name)
             mode = "transaction" if self.transactional(0) else "guarded"
-            if self._run is None:  # asked once: it stays as long as the owner entry
+            if self._run is None:  # read once: it does not change as long as the owner entry exists
                 self._run = self.owners.run(self.pipeline, self.sink.name)
         hint: JSONObject = {"after": marker.epoch, "base": marker.base, "mode": mode}
         return {**hint, "run": self._run} if self._run else hint
 
     def transactional(self, operations: int) -> bool:
-        """Whether an epoch of so many operations is applied in one transaction."""
+        """Whether an epoch with this number of operations is applied in one transaction."""
         if self.sink.mode != "auto":
             return self.sink.mode == "transaction"
         if self._transactions is None:
@@ -114,14 +114,14 @@ class MongoCommitter(Committer):
         return self._transactions and fits_a_transaction(operations)
 
     def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
-        """Refuse an epoch that mode 'transaction' could not apply in one; the marker is asked for."""
+        """Refuse an epoch that mode 'transaction' could not apply in one transaction; read the marker."""
         operations = sum(committable.rows for committable in committables)
         if self.sink.mode == "transaction" and not fits_a_transaction(operations):
             raise ConfigurationError(
                 f"{operations} operations are too many for one MongoDB transaction ({MAX_TRANSACTION_OPERATIONS})",
                 sink=self.sink.name,
                 epoch=committables[0].handle.epoch,
-                remedy="take smaller epochs, or mode='auto', which applies large epochs guarded.",
+                remedy="make epochs smaller, or use mode='auto', which applies large epochs guarded.",
             )
         return self.newest_marker(since_generation)
 
@@ -131,7 +131,7 @@ class MongoCommitter(Committer):
         """Apply decided branches, epoch by epoch in order; what fails is UNKNOWN and can be committed again."""
         try:
             epoch_commit = self._epoch_commit
-        except TpcError as error:  # the uri's variable is gone
+        except TpcError as error:  # the environment variable of the uri is not set any more
             return [Outcome(Verdict.UNKNOWN, error.what)] * len(committables)
         outcomes: dict[Handle, Outcome] = {}
         for epoch in sorted({committable.handle.epoch for committable in committables}):
@@ -140,7 +140,7 @@ class MongoCommitter(Committer):
         return [outcomes[committable.handle] for committable in committables]
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Shut these branches out of the marker and empty their outbox, unless the marker has them."""
+        """Block these branches in the marker and remove their outbox, unless the marker has them as committed."""
         if not committables:
             return []
         with transient("giving up branches", sink=self.sink.name):
@@ -158,7 +158,7 @@ class MongoCommitter(Committer):
             timeout_s=self.sink.timeout_s,
         )
 
-    # What nobody decided ---------------------------------------------------------------------------------------
+    # Undecided branches ----------------------------------------------------------------------------------------
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Remove the outbox documents of these branches."""
@@ -166,9 +166,9 @@ class MongoCommitter(Committer):
             self.outbox.delete_branches([branch.resource for branch in branches])
 
     def in_doubt(self) -> list[InDoubt]:
-        """The branches in the outbox, less those that a marker settles: these are applied and are removed.
+        """The branches in the outbox, without those that a marker settles: these are applied, and removed here.
 
-        What is no branch's name is nobody's, and left alone.
+        Documents with other names are ignored.
         """
         with transient("listing the MongoDB outbox", sink=self.sink.name):
             handles = sorted(_parsed(self.outbox.branches(self.pipeline.name_prefix)))
@@ -178,9 +178,9 @@ class MongoCommitter(Committer):
         return [_in_doubt(handle) for handle in handles if handle not in settled]
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
-        """The branches of every pipeline in the outbox, less those that a marker settles; nothing is removed.
+        """The branches of every pipeline in the outbox, without those that a marker settles; nothing is removed.
 
-        Left out too: what is no branch's name, and branches whose owner entry cannot be read.
+        Leaves out other names too, and branches whose owner entry cannot be read.
         """
         with transient("listing the MongoDB outbox", sink=self.sink.name):
             handles = sorted(_parsed(self.outbox.branches(ANY_PIPELINE)))
@@ -207,7 +207,7 @@ class MongoCommitter(Committer):
             return self.owners.read(self.pipeline, self.sink.name)
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """Compare and set that document; the first write makes the collection."""
+        """Compare and set that document; the first write creates the collection."""
         with transient("writing the MongoDB owner entry", sink=self.sink.name):
             return self.owners.replace(self.pipeline, self.sink.name, owner, before)
 
@@ -217,7 +217,7 @@ def _in_doubt(handle: Handle) -> InDoubt:
 
 
 def _parsed(names: Iterable[str]) -> Iterator[Handle]:
-    """Those of `names` that are a branch's."""
+    """Those of `names` that are names of branches."""
     for name in names:
         with suppress(CorruptionError):
             yield Handle.parse(name)

@@ -1,8 +1,8 @@
-"""How the MongoDB sink reaches its server: one kind of client, deadlines, retries, and errors in words.
+"""The connection of the MongoDB sink: one kind of client, deadlines, retries, and errors as text.
 
 Every client writes with `w: majority, j: true`, reads with read concern `majority` from the primary, and gives each
-call `timeout_s` seconds (PyMongo's `timeoutMS`, retries included). What PyMongo says about a connection string is
-never repeated, since it may quote a password.
+call `timeout_s` seconds (PyMongo's `timeoutMS`, retries included). PyMongo's messages about a connection string are
+never repeated, since they may quote a password.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _lock = ForkSafeLock(fork_waits=False)
 
 
 def connect(uri: str | Elsewhere, timeout_s: float) -> Client:
-    """A client; it connects when it is used.
+    """A client; it connects at its first use.
 
-    Raises `ConfigurationError` for a connection string that is none, or whose files are not there.
+    Raises `ConfigurationError` for an invalid connection string, or one that names missing files.
     """
     from pymongo import MongoClient
     from pymongo.errors import PyMongoError
@@ -67,16 +67,16 @@ def connect(uri: str | Elsewhere, timeout_s: float) -> Client:
         )
     except (PyMongoError, ValueError):
         raise _bad_uri(uri) from None
-    except OSError as error:  # read when the client is made
+    except OSError as error:  # PyMongo reads the files when the client is made
         raise ConfigurationError(
             f"a file that the connection string names cannot be used: {error.strerror or type(error).__name__}",
-            remedy="see that tlsCAFile and tlsCertificateKeyFile name PEM files that are there, on the driver and on"
-            " every executor.",
+            remedy="check that tlsCAFile and tlsCertificateKeyFile name existing PEM files, on every machine of the"
+            " pipeline.",
         ) from None
 
 
 def shared(uri: str | Elsewhere, timeout_s: float) -> Client:
-    """A client of this process that lives as long as the process: writers come and go with every task."""
+    """A client that is kept as long as this process, since every task makes new writers."""
     key = (os.getpid(), resolve(uri), timeout_s)
     with _lock:
         if key not in _shared:
@@ -85,7 +85,7 @@ def shared(uri: str | Elsewhere, timeout_s: float) -> Client:
 
 
 def database_in(uri: str | Elsewhere) -> str | None:
-    """The database that a connection string names, if it does."""
+    """The database in a connection string, if there is one."""
     text = re.sub(r"[?#].*", "", resolve(uri))
     match = re.fullmatch(r"mongodb(?:\+srv)?://[^/]+/([^/]+)", text)
     return match.group(1) if match else None
@@ -107,12 +107,12 @@ def runs_transactions(client: Client) -> bool:
 
 
 def retried(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """The result of an idempotent call, tried again after a broken connection; at most `ATTEMPTS` times."""
+    """The result of an idempotent call, repeated after a broken connection; at most `ATTEMPTS` times."""
     from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError
     from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
     retrying = Retrying(
-        # No server at all: the whole deadline has been waited already.
+        # Not if no server answered: then the whole deadline has passed already.
         retry=retry_if_exception(
             lambda e: isinstance(e, AutoReconnect) and not isinstance(e, ServerSelectionTimeoutError)
         ),
@@ -135,7 +135,7 @@ def transient(doing: str, **where: Any) -> Iterator[None]:
 
 
 def in_words(error: Exception) -> str:
-    """What a PyMongo error says, short: the server's own message, or the kind of error and its beginning."""
+    """A short text for a PyMongo error: the server's message, or the kind of error and the beginning of its text."""
     from pymongo.errors import BulkWriteError, OperationFailure, ServerSelectionTimeoutError
 
     if isinstance(error, BulkWriteError):

@@ -1,8 +1,8 @@
-"""The write that applies an operation once: a compare and set on the guard, made of what the target holds now.
+"""The write that applies an operation once: a compare and set on the guard, computed from the present target.
 
-An operation takes effect once, however often and by whomever it is applied: a merge carries the epoch in its guard and
-finds it there, an insert carries its own name. Which operations there are is in `operations`; who sends the writes
-in `apply` and `transactions`.
+An operation takes effect once, however often and by whichever process it is applied. A merge writes the epoch to its
+guard and later finds it there; an insert has its own name. `operations` defines the operations; `apply` and
+`transactions` send the writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Stamp:
-    """Who applies: the guard field of a pipeline and sink, and the epoch. `guarded` writes leave the guard behind."""
+    """The guard field of a pipeline and sink, and the epoch of a write. Only `guarded` writes set the guard."""
 
     guard: str
     epoch: int
@@ -52,7 +52,7 @@ def guard_field(handle: Handle, run: str = "") -> str:
 
 
 def fields_read(operations: Iterable[Document]) -> set[str]:
-    """What `planned` needs to know of the targets."""
+    """The fields of the targets that `planned` needs."""
     fields = {GUARDS}
     for operation in operations:
         fields.update(operation.get("keep", ()))
@@ -62,7 +62,7 @@ def fields_read(operations: Iterable[Document]) -> set[str]:
 
 
 def value_at(document: Document | None, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """The value at a dotted path; None if there is none."""
     value: Any = document
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -72,7 +72,7 @@ def value_at(document: Document | None, path: str) -> Any:
 def planned(
     operation: Document, stored: Document | None, stamp: Stamp
 ) -> InsertOne[Document] | UpdateOne | Refusal | None:
-    """The write that applies `operation` to a target as `stored`; None when it has been applied."""
+    """The write that applies `operation` to the target `stored`; None if it has been applied already."""
     if "insert" in operation:
         return _planned_insert(operation, stored, stamp)
     return _planned_merge(operation, stored, stamp)
@@ -128,13 +128,13 @@ def _planned_merge(
         update["$unset"] = dict.fromkeys(sorted(removed), "")
     if not update:
         return InsertOne({"_id": operation["key"]}) if stored is None else None
-    # An equality would be copied into an inserted document, a null included: hence $exists.
+    # $exists, since an equality would be copied into an inserted document, also one with null.
     conditions = {path: {"$exists": False} if _is_absent(stored, path) else value for path, value in expected.items()}
     return UpdateOne({"_id": operation["key"], **conditions}, update, upsert=True)
 
 
 def _is_taken(operation: Document, section: str, stored: Document | None, expected: Document) -> bool | Refusal:
-    """Whether a row is taken whole, against the one in the target, whose order `expected` then makes sure of."""
+    """Whether a row is taken whole instead of the target's; if so, `expected` gets the order it was compared with."""
     if section not in operation:
         return False
     row, order = operation[section], operation.get(f"{section}_by")
@@ -154,7 +154,7 @@ def _is_taken(operation: Document, section: str, stored: Document | None, expect
 
 
 def _is_older(operation: Document, stored: Document | None, expected: Document) -> bool | Refusal:
-    """Whether the target holds a newer row, of which `expected` then makes sure; of equals the later epoch wins."""
+    """Whether the target holds a newer row; if not, `expected` gets its order. Of equal rows the later epoch wins."""
     if "order" not in operation:
         return False
     column, order = operation["order"]

@@ -1,12 +1,16 @@
-"""The markers: one document per pipeline, incarnation and sink that tells committed from never prepared.
+"""The markers: one document per pipeline, incarnation and sink that distinguishes committed from never prepared.
 
-`{_id: tpc~pipeline~incarnation~sink, epoch, handles, base, begun, progress, given_up, ended}`: the newest committed
-epoch and its branches; those that a guarded commit may have applied in part, and how far it has come with each
-(`progress`); those that an operator has given up, which nobody can begin or mark any more; and the outcome of each,
-`{handle, end}`. A branch is begun before it is given up or never: both are changes of this one document. `base` is
-drawn when the document is made, before the first epoch, and every branch records it: one that finds another base, or
-no document, knows that markers were removed and that what is absent proves nothing. Readers who need one view over
-several systems read the epoch here; it is -1 before the first. The collection also holds the installation's uuid.
+The document is `{_id: tpc~pipeline~incarnation~sink, epoch, handles, base, begun, progress, given_up, ended}`:
+
+- `epoch`, `handles`: the newest committed epoch (-1 before the first) and its branches;
+- `begun`, `progress`: branches that a guarded commit may have applied in part, and its progress with each;
+- `given_up`, `ended`: branches that an operator has given up, which can no longer be begun or marked as committed; and
+  the outcome of each, `{handle, end}`;
+- `base`: a random id made with the document, before the first epoch. Every branch records it. If a branch finds another
+  base, or no document, then markers were removed, and a missing entry proves nothing.
+
+A branch is either begun before it is given up, or never: both are changes of this one document. Readers who need one
+view over several systems read the epoch here. The collection also holds the installation's uuid.
 """
 
 from __future__ import annotations
@@ -31,12 +35,12 @@ MARKERS = "tpc_markers"
 INSTALLATION = "installation"
 BASE_DIGITS = 12
 NO_EPOCH = -1
-"""Stands for the newest epoch of a sink that has committed none."""
+"""The newest epoch of a sink that has committed none."""
 
 
 @dataclass(frozen=True)
 class EpochMarker:
-    """The newest committed epoch and its branches that are committed; what was begun, given up and ended since."""
+    """The newest committed epoch and its committed branches; what was begun, given up and ended since."""
 
     epoch: int
     handles: frozenset[str]
@@ -47,7 +51,7 @@ class EpochMarker:
     base: str = ""
 
     def settles(self, handle: Handle) -> bool:
-        """Whether this branch, which a decision names, is committed: epochs commit one after the other."""
+        """Whether this decided branch is committed: epochs are committed one after the other."""
         return handle.epoch < self.epoch or (handle.epoch == self.epoch and str(handle) in self.handles)
 
 
@@ -58,7 +62,7 @@ class Markers:
         self.collection = collection
 
     def installation(self) -> str:
-        """The uuid of this database's installation; made by the first who asks."""
+        """The uuid of this database's installation; the first call creates it."""
         self.collection.update_one({"_id": INSTALLATION}, {"$setOnInsert": {"uuid": str(uuid.uuid4())}}, upsert=True)
         installation = self.collection.find_one({"_id": INSTALLATION})
         return str(installation["uuid"]) if installation else ""
@@ -66,14 +70,14 @@ class Markers:
     def read(self, pipeline: PipelineId, sink: str, session: ClientSession | None = None) -> EpochMarker | None:
         """The marker of a sink of this incarnation; None if it never committed."""
         wanted = {"_id": marker_id(pipeline, sink)}
-        # In a transaction a broken connection is for the transaction to repeat.
+        # Within a transaction there is no retry here: the transaction is repeated after a broken connection.
         document = (
             self.collection.find_one(wanted, session=session) if session else retried(self.collection.find_one, wanted)
         )
         return None if document is None else _marker(document)
 
     def read_with_base(self, pipeline: PipelineId, sink: str) -> EpochMarker:
-        """The marker of a sink of this incarnation; one without a base, or none at all, gets one."""
+        """The marker of a sink of this incarnation; creates the marker or its base if it is missing."""
         found = self.read(pipeline, sink)
         if found is not None and found.base:
             return found
@@ -88,10 +92,10 @@ class Markers:
         return {document["_id"]: _marker(document) for document in documents}
 
     def begin(self, seen: EpochMarker | None, handles: Iterable[Handle]) -> EpochMarker | None:
-        """Say that branches may be applied in part from now on, if the marker is still at the epoch `seen`.
+        """Note that branches may be applied in part from now on, if the marker is still at the epoch `seen`.
 
-        The marker right before, which tells what others have begun and done; None if it is at another epoch, and if
-        one of the branches was given up.
+        Returns the marker before that, with what other processes have begun and done; None if it is at another epoch,
+        or if one of the branches was given up.
         """
         beginning = list(handles)
         identifier, names = marker_id_of(beginning[0]), sorted(map(str, beginning))
@@ -107,9 +111,9 @@ class Markers:
         return None if before is None else _marker(before)
 
     def record(self, handle: Handle, step: Step) -> EpochMarker | None:
-        """Say what was applied of a branch that is begun; the marker after that.
+        """Record what was applied of a begun branch; returns the marker after that.
 
-        None, and nothing is written, if the branch is settled or given up by now.
+        None, and nothing is written, if the branch is settled or given up meanwhile.
         """
         from pymongo import ReturnDocument
 
@@ -133,7 +137,7 @@ class Markers:
     ) -> bool:
         """Mark branches of one epoch as committed if the marker is still as `seen`; False if it is not.
 
-        Nor if one of them was given up. What was begun, given up and ended of earlier epochs is forgotten.
+        Also False if one of them was given up. Entries of earlier epochs (begun, given up, ended) are removed.
         """
         from pymongo.errors import DuplicateKeyError
 
@@ -149,7 +153,7 @@ class Markers:
                     raise
                 return False
             return True
-        # Of this epoch others may be begun or given up: a refused branch beside committed ones.
+        # Entries of this epoch stay: other branches of it may be begun or given up, such as a refused one.
         known = seen.begun | seen.given_up | seen.ended.keys() | seen.progress.keys()
         past = [name for name in known if Handle.parse(name).epoch < first.epoch]
         change: Document = {"$set": {"epoch": first.epoch, "handles": names}}
@@ -157,27 +161,27 @@ class Markers:
             change = {"$addToSet": {"handles": {"$each": names}}}
         change["$pullAll"] = {"begun": sorted([*past, *names]), "given_up": sorted(past)}
         change["$pull"] = {"ended": {"handle": {"$in": sorted(past)}}}
-        # Others may have recorded progress since `seen`: of these branches it goes whether it was seen or not.
+        # Other processes may have recorded progress since `seen`; for these branches it is removed in any case.
         change["$unset"] = forgotten({*past, *names})
         as_seen = {"_id": identifier, "epoch": seen.epoch, "given_up": {"$nin": names}}
         return self.collection.update_one(as_seen, change, session=session).matched_count == 1
 
     def give_up(self, handles: Iterable[Handle]) -> EpochMarker:
-        """From now on nobody can begin or mark these branches of a sink; the marker after that."""
+        """Block these branches of a sink: no process can begin them or mark them any more; the marker after that."""
         given_up = list(handles)
         identifier, names = marker_id_of(given_up[0]), sorted(map(str, given_up))
         self._make(identifier)
         return self._changed(identifier, {"_id": identifier}, {"$addToSet": {"given_up": {"$each": names}}})
 
     def end(self, ends: Mapping[Handle, GivenUp]) -> EpochMarker:
-        """Write down the outcome of given-up branches, unless that is known of one of them; the marker after that."""
+        """Store the outcome of given-up branches, unless one of them has an outcome already; the marker after that."""
         identifier = marker_id_of(next(iter(ends)))
         as_seen = {"_id": identifier, "ended.handle": {"$nin": sorted(map(str, ends))}}
         written = [{"handle": str(handle), "end": end.value} for handle, end in ends.items()]
         return self._changed(identifier, as_seen, {"$push": {"ended": {"$each": written}}})
 
     def _make(self, identifier: str) -> None:
-        """Make the marker of a sink that has committed nothing, unless it is there."""
+        """Create the marker of a sink that has committed nothing, unless it exists."""
         from pymongo.errors import DuplicateKeyError
 
         with suppress(DuplicateKeyError):
@@ -188,7 +192,7 @@ class Markers:
         retried(self.collection.update_one, as_seen, change)
         document = retried(self.collection.find_one, {"_id": identifier})
         if document is None:
-            raise TransientError(f"the marker {identifier} has vanished while it was written")
+            raise TransientError(f"the marker {identifier} was removed while it was written")
         return _marker(document)
 
 

@@ -1,16 +1,17 @@
-"""What one row does to one target document: the operation that is in the outbox.
+"""What one row does to one target document: the operation in the outbox.
 
 An operation is a BSON document that needs nothing else to be applied:
 
-- `{"insert": document, "id": name}`; `id` names the operation where the row brought its own `_id`;
+- `{"insert": document, "id": name}`; `id` names the operation if the row has its own `_id`;
 - `{"key": _id, "inc"|"min"|"max": {column: value}, "newest"|"first": {column: value or null}, "newest_by"|"first_by":
-  column}`: `newest` and `first` are rows that are taken whole or not at all; what they are taken by is the column of
-  theirs that says which of two is the newer, if there is one.
+  column}`: `newest` and `first` are rows that are taken whole or not at all; `newest_by` and `first_by` name the
+  column of such a row that orders it, if there is one.
 
-An outbox of before may hold `"set"|"keep": {column: value}, "order": [column, value]` instead of whole rows.
+An outbox of an earlier version may hold `"set"|"keep": {column: value}, "order": [column, value]` instead of whole
+rows.
 
-NULLs are left out of sums and bounds: they never change one. In a row that is taken a NULL removes the field. The write
-that is made of an operation is in `guarded_writes`.
+NULLs are left out of sums and bounds, which they never change. In a row that is taken, a NULL removes the field.
+`guarded_writes` makes the write from an operation.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ WRITING = (*SECTIONS.values(), *ROWS, "set", "keep")
 
 
 def operation_name(handle: Handle | str, run: str, number: int) -> str:
-    """The name of a branch's operation, and the `_id` of a row that brings none."""
+    """The name of a branch's operation; also the `_id` of a row that has none."""
     return f"{names_of(handle, run)}{number:06d}"
 
 
 def names_of(handle: Handle | str, run: str) -> str:
-    """What the names of a branch's operations begin with. Runs before runs had numbers have ''."""
+    """The beginning of the names of a branch's operations. For earlier versions, without runs, `run` is ''."""
     return DELIMITER.join((str(handle), run, "") if run else (str(handle), ""))
 
 
 def insert_operation(document: Document, name: str) -> Document:
-    """Insert a row: under its own `_id` if it brings one, else under the operation's name."""
+    """The insert of a row: under its own `_id` if it has one, else under the operation's name."""
     if "_id" in document:
         return {"insert": document, "id": name}
     return {"insert": {"_id": name, **document}}
 
 
 def merge_operation(key: Any, values: Mapping[str, Any], plan: MergePlan) -> Document:
-    """Merge a row into the document of its key."""
+    """The merge of a row into the document of its key."""
     operation: Document = {"key": key}
     for column, how in plan.columns.items():
         if how in SECTIONS and column not in (*plan.replaced, *plan.kept) and values[column] is not None:
@@ -76,7 +77,7 @@ def target_id(operation: Document) -> Any:
 
 
 def described(operation: Document) -> str:
-    """The operation for people: its target and operators, no other values."""
+    """The operation as text: its target and operators, and no other values."""
     target = describe_row({"_id": target_id(operation)}, ["_id"])
     if "insert" in operation:
         return f"insert of {target}"
@@ -90,7 +91,7 @@ def read_targets(
     fields: Iterable[str],
     session: ClientSession | None = None,
 ) -> dict[Hashable, Document]:
-    """The target documents of `operations` that are there, with `fields` only, by `hashable` `_id`."""
+    """The existing target documents of `operations`, with `fields` only, by `hashable` `_id`."""
     ids = [target_id(operation) for operation in operations]
     documents = target.find({"_id": {"$in": ids}}, {"_id": 1, **dict.fromkeys(fields, 1)}, session=session)
     return {hashable(document["_id"]): document for document in documents}

@@ -1,8 +1,8 @@
 """The outbox: the operations of prepared branches, in documents of at most 8 MB, until they are applied.
 
-A part is `{_id: handle~sequence, operations: binary, count, sha256}`; the binary is the BSON documents of the
-operations one after the other, so that what is checked is byte for byte what was written. Parts are read by the
-handles that committables name, never by epoch: a late loser's parts are nobody's.
+A part is `{_id: handle~sequence, operations: binary, count, sha256}`. The binary is the BSON documents of the
+operations one after the other, so that the checksum covers exactly the written bytes. Parts are read by the handles in
+committables, never by epoch: so the parts of a superseded task attempt are never applied.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
 OUTBOX = "tpc_outbox"
 MAX_PART_BYTES = 8 * 1024 * 1024
 MAX_OPERATION_BYTES = 16 * 1024 * 1024 - 64 * 1024
-"""MongoDB's limit of a document, less the room that the outbox document around it and the guard need."""
+"""MongoDB's limit for a document, minus the space for the outbox document around it and for the guard."""
 
 
 @dataclass
 class PartBuffer:
-    """Encoded operations on their way into one part."""
+    """Encoded operations for one part."""
 
     operations: list[Document] = field(default_factory=list)
     encoded: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether an operation of this size fits; an empty part takes any."""
+        """Whether an operation of this size fits; an empty part takes any operation."""
         return not self.encoded or self.size_bytes + size_bytes <= MAX_PART_BYTES
 
     def add(self, operation: Document, encoded: bytes) -> None:
@@ -50,7 +50,7 @@ class Outbox:
         self.collection = collection
 
     def put(self, handle: Handle, sequence: int, part: PartBuffer) -> str:
-        """Make a part durable; its SHA-256. A part that is there with the same bytes is one already written."""
+        """Make a part durable; returns its SHA-256. An existing part with the same bytes counts as written."""
         from pymongo.errors import DuplicateKeyError
 
         operations = b"".join(part.encoded)
@@ -75,7 +75,7 @@ class Outbox:
         return digest
 
     def state(self, committable: Committable) -> str | None:
-        """Why a prepared branch cannot be applied: 'missing' or 'damaged'; None when all of it is there, unchanged."""
+        """Why a prepared branch cannot be applied: 'missing' or 'damaged'; None if all of it is there, unchanged."""
         parts, damaged, whole = 0, False, hashlib.sha256()
         for part in self._parts(committable):
             parts += 1
@@ -87,24 +87,24 @@ class Outbox:
         return "damaged" if damaged or whole.hexdigest() != committable.data["sha256"] else None
 
     def operations(self, committable: Committable) -> Iterator[list[Document]]:
-        """The operations of a branch, part by part in the order they were written.
+        """The operations of a branch, part by part in the order in which they were written.
 
-        Raises `TransientError` when a part has gone since the look at `state`: without it the branch would be marked as
-        applied in part, and the numbers of its operations would be others.
+        Raises `TransientError` if a part was removed since `state` was read. Without the part the branch would be
+        applied in part, with other numbers for its operations, and then be marked as committed.
         """
         parts = self._parts(committable)
         for identifier in part_ids(committable):
             part = next(parts, None)
             if part is None or part["_id"] != identifier:
-                raise TransientError(f"the outbox document {identifier} has gone while its branch was applied")
+                raise TransientError(f"the outbox document {identifier} was removed while its branch was applied")
             yield _decoded(part)
 
     def operations_left(self, committable: Committable) -> Iterator[list[Document]]:
-        """The operations in those parts that are there."""
+        """The operations in the parts that still exist."""
         yield from map(_decoded, self._parts(committable))
 
     def _parts(self, committable: Committable) -> Iterator[Document]:
-        """One at a time, since a part may have 8 MB."""
+        """The parts, one at a time, since a part may have 8 MB."""
         for identifier in part_ids(committable):
             part = retried(self.collection.find_one, {"_id": identifier})
             if part is not None:
@@ -125,7 +125,7 @@ class Outbox:
             retried(self.collection.bulk_write, requests, ordered=False)
 
     def branches(self, prefix: str) -> list[str]:
-        """The names of the branches that have parts here and begin so, e.g. with a pipeline's `name_prefix`."""
+        """The names of the branches that have parts here and begin with `prefix`, e.g. a pipeline's `name_prefix`."""
         wanted = {"_id": {"$regex": beginning_with(prefix)}}
         identifiers = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
         return sorted({identifier.rpartition(DELIMITER)[0] for identifier in identifiers})
@@ -149,5 +149,5 @@ def part_ids(committable: Committable) -> list[str]:
 
 
 def beginning_with(prefix: str) -> str:
-    """An anchored expression, which MongoDB answers from the `_id` index."""
+    """An anchored expression, for which MongoDB uses the `_id` index."""
     return "^" + re.escape(prefix)

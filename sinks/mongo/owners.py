@@ -1,9 +1,9 @@
 """The owner entries of the MongoDB sink: one document per pipeline, incarnation and sink in `tpc_owners`.
 
-`{_id: tpc~pipeline~incarnation~sink, generation, nonce, since, run}`, compared and set by the filter of one write,
-which the majority has in its journal when it is acknowledged. `run` is drawn when the entry is made, and every later
-owner keeps it. It distinguishes a pipeline from an earlier one of the same name whose bookkeeping was dropped and
-whose documents are still in the target. Entries of older versions have none.
+The document is `{_id: tpc~pipeline~incarnation~sink, generation, nonce, since, run}`. The filter of one write compares
+and sets it, and the majority has the write in its journal when it is acknowledged. `run` is a random id made with the
+entry, and every later owner keeps it. It distinguishes a pipeline from an earlier one of the same name whose
+bookkeeping was dropped and whose documents are still in the target. Entries of older versions have no `run`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Owners:
         self.collection = collection
 
     def read(self, pipeline: PipelineId, sink: str) -> Owner | None:
-        """The entry of a sink of this incarnation. Raises `CorruptionError` for a document that is none."""
+        """The entry of a sink of this incarnation. Raises `CorruptionError` for a document that is not one."""
         return owner_of(retried(self.collection.find_one, {"_id": marker_id(pipeline, sink)}))
 
     def run(self, pipeline: PipelineId, sink: str) -> str | None:
@@ -44,7 +44,7 @@ class Owners:
         return {document["_id"]: document for document in documents}
 
     def replace(self, pipeline: PipelineId, sink: str, owner: Owner, before: Owner | None) -> bool:
-        """Put `owner` in the place of `before`, or of itself; False when another entry stands there, or none."""
+        """Replace `before`, or `owner` itself, by `owner`; False if there is another entry, or none."""
         from pymongo.errors import DuplicateKeyError
 
         identifier = marker_id(pipeline, sink)
@@ -57,7 +57,7 @@ class Owners:
                 self.collection.insert_one, {"_id": identifier, **_fields(owner), "run": uuid.uuid4().hex[:RUN_DIGITS]}
             )
         except DuplicateKeyError:
-            # Another's, or this one's own insert whose acknowledgement got lost: a write tells, a read might be older.
+            # Another's entry, or our own insert whose answer was lost. A write shows which; a read might be stale.
             return self._updated(identifier, owner, [owner])
         return True
 

@@ -1,11 +1,13 @@
-"""How far a guarded commit has come with a branch: kept in the marker, so that it is known without the documents.
+"""The progress of a guarded commit with a branch. The marker stores it, so that it does not depend on the documents.
 
-`progress.<handle>: {operations, refused, in_doubt}` in the marker document; '.' of names is written as ':'. Operations
-are counted in the order of the outbox. What was applied is not applied again, also when a consumer has removed its
-document since. Between the write of a chunk and the record of it there is a window: without transactions, whoever
-goes on after a crash cannot distinguish a document that was never inserted from one that was removed. It takes the
-absent ones for never inserted, unless a document of an earlier chunk is gone: then somebody does remove documents of
-an unfinished epoch, and the absent ones are `in_doubt`. They are not inserted; an operator decides.
+It is `progress.<handle>: {operations, refused, in_doubt}` in the marker document; '.' in names is written as ':'.
+Operations are counted in the order of the outbox. An applied operation is not applied again, also if a consumer has
+removed its document since.
+
+A crash may come between the write of a chunk and its record. Without transactions a later commit then cannot
+distinguish a document that was never inserted from one that was removed. It takes missing documents for never inserted,
+unless a document of an earlier chunk is missing too. In that case a consumer does remove documents of unfinished
+epochs, and the missing ones are `in_doubt`: they are not inserted, and an operator decides.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from tpc.handles import Handle
 
 @dataclass(frozen=True)
 class Progress:
-    """What has been done of a branch's operations, by their numbers.
+    """The state of a branch's operations, by their numbers.
 
-    All below `operations` were tried: `refused` are those that the target did not take, `in_doubt` those that may have
-    been applied and removed since; the others are applied.
+    All below `operations` were tried: the target refused those in `refused`; those in `in_doubt` may have been applied
+    and removed since; the others are applied.
     """
 
     operations: int = 0
@@ -30,12 +32,12 @@ class Progress:
     in_doubt: frozenset[int] = field(default_factory=frozenset)
 
     def is_applied(self, number: int) -> bool:
-        """Whether an operation has taken effect, whatever the target holds now."""
+        """Whether an operation has taken effect, also if its document was removed since."""
         return number < self.operations and number not in self.refused and number not in self.in_doubt
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Progress:
-        """As it is in the marker; fields that are not there are empty."""
+        """The progress from the marker; missing fields are empty."""
         refused, in_doubt = (frozenset(document.get(name, ())) for name in ("refused", "in_doubt"))
         return cls(document.get("operations", 0), refused, in_doubt)
 
@@ -49,9 +51,9 @@ class Step:
     in_doubt: frozenset[int] = field(default_factory=frozenset)
 
     def changes(self, handle: Handle) -> list[dict[str, Any]]:
-        """The updates of the marker, in this order: what is not applied is listed before all is said to be tried.
+        """The updates of the marker, in this order: first list what is not applied, then count the chunk as tried.
 
-        Others may be on their way with the same branch: nothing goes back.
+        Other processes may apply the same branch at the same time, so no update lowers a number.
         """
         at = progress_field(handle)
         applied = [number for number in self.numbers if number not in self.refused | self.in_doubt]

@@ -1,4 +1,4 @@
-"""Rows as documents of BSON, and the row that has no form as one: for the writer, and for the validator."""
+"""Turns rows into BSON documents, and finds the row that has no form as one; for the writer and for the validator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RowDocuments:
-    """Of one branch. Raises `ConfigurationError` for a column that no document can have."""
+    """The documents of one branch. Raises `ConfigurationError` for a column that no document can have."""
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema) -> None:
         self.plan = sink.plan_for(schema.names)
@@ -38,7 +38,7 @@ class RowDocuments:
         self._handle = handle
 
     def of(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Mapping[str, Any], Document]]:
-        """Each row as Python has it, and as the values of a document. Raises `DataError` for one that is none."""
+        """Each row as Python values, and as the values of a document. Raises `DataError` for a row without one."""
         try:
             require_exact(batch)
             rows = in_utc(batch).to_pylist()
@@ -54,7 +54,7 @@ class RowDocuments:
         return merge_operation(parts if len(parts) > 1 else next(iter(parts.values())), values, self.plan)
 
     def encoded(self, operation: Document, row: Mapping[str, Any]) -> bytes:
-        """An operation's BSON. Raises `DataError` where it has none, or where it is larger than MongoDB takes."""
+        """An operation's BSON. Raises `DataError` if it has none, or if it is larger than MongoDB takes."""
         import bson
 
         try:
@@ -71,7 +71,7 @@ class RowDocuments:
         return encoded
 
     def unfit(self, what: str, row: Mapping[str, Any], column: str | None) -> DataError:
-        """The error of one row."""
+        """The error for one row."""
         key = describe_row(row, self.key_columns or list(row)[:1])
         at = "" if column is None else f"column {column!r}: "
         return DataError(
@@ -101,9 +101,9 @@ class RowDocuments:
 
 
 class DocumentValidator(Validator):
-    """Whether rows have a form as documents. It asks no server: what the collection holds does not matter to it.
+    """Checks that rows have a form as documents. It asks no server: the content of the collection does not matter.
 
-    What is added up is left out: the sum may have a form where a part of it has none.
+    Columns that are added are left out: the sum may have a form even if a part of it has none.
     """
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema) -> None:
@@ -126,18 +126,18 @@ class DocumentValidator(Validator):
             documents.encoded(operation, row)
 
 
-# What BSON cannot keep although the type fits, found a column at a time before rows become Python objects.
+# Values that BSON cannot store although the type fits, found by column before rows become Python objects.
 
 
 def require_exact(batch: pa.RecordBatch) -> None:
-    """Raise `ValueError` for text that is not UTF-8, a date that Python has not, and parts of a millisecond."""
+    """Raise `ValueError` for text that is not UTF-8, a date outside of Python's range, and parts of a millisecond."""
     require_valid(batch)
     for column in batch.columns:
         _require(column)
 
 
 def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same instants without the names of zones, of which Python does not know all that Spark does."""
+    """The same instants in UTC: Python does not know all names of time zones that Spark knows."""
     schema = pa.schema([pa.field(field.name, _in_utc(field.type)) for field in batch.schema])
     columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -154,7 +154,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_in_utc(kind.value_type))
     if types.is_large_list(kind):
         return pa.large_list(_in_utc(kind.value_type))
-    # Of dictionaries of times Arrow makes no Python objects.
+    # Arrow cannot convert dictionaries of times to Python objects.
     return _in_utc(kind.value_type) if types.is_dictionary(kind) else kind
 
 
@@ -178,6 +178,6 @@ def _require(column: Any) -> None:
             if one.is_valid and len(set(one.values.field(0).to_pylist())) < len(one):
                 raise ValueError("a map with one key twice")
         begin, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        _require(column.items.slice(begin, end - begin))  # `items` has those of rows before and behind a slice too
+        _require(column.items.slice(begin, end - begin))  # `items` also has those of rows outside of a slice
     elif types.is_nested(kind):
         _require(column.flatten())

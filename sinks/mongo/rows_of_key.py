@@ -1,7 +1,7 @@
-"""Two rows of one key: which of them is taken, and what happens to both. In MongoDB's order and equality.
+"""Two rows of one key: which of them is taken, and how they are combined, in MongoDB's order and equality.
 
-The same functions decide between two rows of a branch and between a row and the document that is stored, so that it
-makes no difference where they meet.
+The same functions decide between two rows of a branch and between a row and the stored document, so that the result
+does not depend on how rows are distributed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Values = Mapping[str, Any]
 
 
 def is_taken(new: Values, other: Values, columns: Iterable[str], order: str | None, *, newest: bool) -> bool:
-    """Whether the row `new` is taken instead of `other`: the newest, or the first.
+    """Whether the row `new` is taken instead of `other`: the newest one, or the first one.
 
-    By the column `order`; a row without a value in it comes last. Of equals by the bytes of their BSON, `columns` in
-    the order of their names. Raises `TypeError` where the order cannot be compared.
+    The column `order` decides; a row without a value in it ranks last. Between equal rows the bytes of their BSON
+    decide, with `columns` in the order of their names. Raises `TypeError` if the orders cannot be compared.
     """
     if order is not None:
         mine, theirs = new.get(order), other.get(order)
@@ -31,7 +31,7 @@ def is_taken(new: Values, other: Values, columns: Iterable[str], order: str | No
             return bool(comparable(mine) > comparable(theirs)) is newest
     ours, others = _content(new, columns), _content(other, columns)
     if newest or not ours or not others:
-        return ours > others  # a row of NULLs alone leaves no trace in a document: any other is taken before it
+        return ours > others  # a row of NULLs only leaves nothing in a document, so any other row is taken before it
     return ours < others
 
 
@@ -43,7 +43,7 @@ def _content(row: Values, columns: Iterable[str]) -> bytes:
 
 
 def combined(one: Values, other: Values, plan: MergePlan) -> dict[str, Any]:
-    """What two rows of a key come to. Raises `ValueError` for a sum that has no BSON type."""
+    """The combination of two rows of a key. Raises `ValueError` for a sum that has no BSON type."""
     made = {name: _combined(one[name], other[name], how) for name, how in plan.columns.items()}
     for columns, newest in ((plan.replaced, True), (plan.kept, False)):
         order = plan.order_by if columns == plan.replaced or plan.order_by in columns else None

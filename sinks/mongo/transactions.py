@@ -1,4 +1,4 @@
-"""Multi-document transactions: whether an epoch is applied in one, and how one is run to its end."""
+"""Multi-document transactions: whether an epoch fits into one, and how to run one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 MAX_TRANSACTION_OPERATIONS = 10_000
-"""MongoDB ends a transaction after 60 s and advises to keep it to thousands of documents."""
+"""MongoDB aborts a transaction after 60 s, and recommends at most thousands of documents in one."""
 
 
 def fits_a_transaction(operations: int) -> bool:
-    """Whether so many operations may be applied in one transaction."""
+    """Whether this number of operations may be applied in one transaction."""
     return operations <= MAX_TRANSACTION_OPERATIONS
 
 
 class RefusedError(Exception):
-    """Ends a transaction whose operations the server will never take; stays inside the committer."""
+    """Ends a transaction whose operations the server will never take; it does not leave the committer."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
@@ -34,8 +34,8 @@ class RefusedError(Exception):
 def run_transaction(client: Client, body: Callable[[ClientSession], Result], timeout_s: float) -> Result:
     """Run `body` in a transaction and commit it, all of it again after a TransientTransactionError.
 
-    PyMongo's own `with_transaction` goes on for 120 s; this gives up after `timeout_s` with the last error. An
-    unknown commit result is retried as a commit (MongoDB manual, "Transactions in Applications").
+    PyMongo's own `with_transaction` retries for 120 s; this gives up after `timeout_s` with the last error. If the
+    result of a commit is unknown, the commit is repeated (MongoDB manual, "Transactions in Applications").
     """
     from pymongo.errors import PyMongoError
     from pymongo.read_concern import ReadConcern

@@ -1,4 +1,4 @@
-"""Arrow values as BSON values: what has a BSON type is converted, what has none is refused.
+"""Arrow values as BSON values: values with a BSON type are converted, others are refused.
 
 - decimals become Decimal128 (34 digits); dates become midnight UTC, since BSON knows instants only;
 - timestamps are instants in milliseconds: one with parts of a millisecond is refused; a timestamp without
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Convert: TypeAlias = "Callable[[Any], Any]"
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 GUARDS = "_tpc"
-"""The one field name of a target document that belongs to this library."""
+"""The one field name of a target document that is reserved for this library."""
 
 
 def fault_of_type(kind: pyarrow.DataType) -> str | None:
@@ -72,14 +72,14 @@ def is_number(kind: pyarrow.DataType) -> bool:
 def fault_of_name(name: str) -> str | None:
     """Why a field cannot have this name, None if it can."""
     if not name or "\0" in name:
-        return f"the name {name!r} is empty or has a NUL in it"
+        return f"the name {name!r} is empty or contains a NUL"
     if name.startswith("$") or "." in name:
         return f"the name {name!r} begins with '$' or has a '.' in it: update operators would take it for a path"
     return None
 
 
 def converter(kind: pyarrow.DataType) -> Convert:
-    """What turns a value of this type, as `to_pylist` gives it, into BSON. It raises `ValueError` with the reason."""
+    """A function that converts a value of this type, as `to_pylist` gives it, to BSON. It raises `ValueError`."""
     from pyarrow import types
 
     makers: tuple[tuple[Callable[[Any], bool], Callable[[Any], Convert]], ...] = (
@@ -155,9 +155,9 @@ def _list_of(convert: Convert) -> Convert:
 def fault_of_key(value: Any) -> str | None:
     """Why a value cannot be (part of) a document's `_id`, None if it can."""
     if value is None:
-        return "NULL is no key"
+        return "NULL cannot be a key"
     if isinstance(value, float) and math.isnan(value):
-        return "NaN is no key: it does not equal itself"
+        return "NaN cannot be a key: it does not equal itself"
     if isinstance(value, dt.datetime) and value.microsecond % 1000:
         return "a key cannot have microseconds: BSON stores milliseconds, two rows would become one document"
     if isinstance(value, list):
@@ -173,7 +173,7 @@ def fault_of_order(value: Any) -> str | None:
 
 
 def has_order(kind: pyarrow.DataType) -> bool:
-    """Whether MongoDB orders values of this type as Arrow does. Bytes it orders by their length first."""
+    """Whether MongoDB orders values of this type as Arrow does. It orders bytes by their length first."""
     from pyarrow import types
 
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
@@ -181,7 +181,7 @@ def has_order(kind: pyarrow.DataType) -> bool:
 
 
 def hashable(key: Any) -> Hashable:
-    """A form of an `_id` that is equal exactly when MongoDB takes two of them for the same."""
+    """A form of an `_id`; two forms are equal exactly if MongoDB treats the two values as equal."""
     if isinstance(key, dict):
         return tuple((name, hashable(value)) for name, value in key.items())
     return (type(key).__name__ == "bool", comparable(key))

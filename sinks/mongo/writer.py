@@ -1,7 +1,7 @@
-"""The executor's half of the MongoDB sink: rows become operations, operations become parts of the outbox.
+"""The writer of the MongoDB sink: it turns rows into operations, and operations into parts of the outbox.
 
-Memory is bounded by one part (8 MB). Before a part goes to the outbox its targets are read, so that what can be refused
-is refused before the epoch is decided.
+Memory is bounded by one part (8 MB). Before a part is written to the outbox its targets are read, so that a row that
+the target would refuse is refused before the epoch is decided.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 class MongoWriter(Writer):
     """One branch: rows into operations, operations into outbox parts.
 
-    `hint["after"]` is the epoch of the newest marker before this one (-1: none), and `hint["base"]` the marker's base:
-    they later tell a lost branch from one that was applied. `hint["mode"]` is the mode the driver found, for reports;
-    `hint["run"]` goes into the names of operations (see `owners`).
+    `hint["after"]` is the epoch of the newest marker before this one (-1: none), and `hint["base"]` the marker's base.
+    They later distinguish a lost branch from one that was applied. `hint["mode"]` is the mode that the committer found,
+    for reports; `hint["run"]` is part of the names of operations (see `owners`).
     """
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
@@ -78,7 +78,7 @@ class MongoWriter(Writer):
         return hashable({column: values[column] for column in self._documents.key_columns})
 
     def _merge(self, values: Document, row: Mapping[str, Any], plan: MergePlan) -> None:
-        """Rows of one key come next to each other: they become one operation when the next key begins."""
+        """Merge a row. Rows of one key are next to each other; they become one operation when the next key begins."""
         key = self._key_of(values)
         if self._held is not None and self._held[0] == key:
             try:
@@ -108,7 +108,7 @@ class MongoWriter(Writer):
         self._keys.add(key)
 
     def prepare(self) -> Committable | None:
-        """Put the rest into the outbox; None without rows. On an error the branch is removed from the outbox."""
+        """Write the rest to the outbox; None without rows. On an error the branch is removed from the outbox."""
         if not self.rows:
             return None
         try:
@@ -125,7 +125,7 @@ class MongoWriter(Writer):
         return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
 
     def _flush(self, *, is_last: bool = False) -> None:
-        """Look at the targets of the buffered operations, then make them a part of the outbox."""
+        """Check the targets of the buffered operations, then write these as a part of the outbox."""
         part, self._buffer = self._buffer, PartBuffer()
         database = shared(self.sink.uri, self.sink.timeout_s)[self.sink.database_name()]
         with transient("writing to the MongoDB outbox", **self._where()):
@@ -155,15 +155,15 @@ class MongoWriter(Writer):
         return {"pipeline": str(self.handle.pipeline), "epoch": self.handle.epoch, "sink": self.sink.name}
 
 
-# A look at the targets before the epoch is decided: operations that could only be refused when they are applied.
+# A check of the targets before the epoch is decided, for operations that would otherwise be refused at apply.
 #
-# It sees the targets as they are now. What others change between this look and the apply, a unique index, or a schema
-# validator may still refuse an operation then: the epoch is parked.
+# It sees the targets as they are now. A change by another writer before the apply, a unique index, or a schema
+# validator may still make the server refuse an operation at apply: then the epoch is parked.
 
 IDS_PER_READ = 1000
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 SIZE_CHECKED_FROM_BYTES = 64 * 1024
-"""Operations from this size on have the size of their result checked, which reads the whole target."""
+"""For operations of at least this size the size of the result is checked, which reads the whole target."""
 
 Fault = tuple[Document, str, str | None]
 
@@ -201,7 +201,7 @@ def _fault(operation: Document, stored: Document) -> tuple[str, str | None] | No
     if "insert" in operation:
         return "a document with this _id is there already", "_id"
     if not isinstance(stored.get(GUARDS, {}), dict):
-        return f"the document has a field {GUARDS!r} of its own, which this library needs", GUARDS
+        return f"the document has its own field {GUARDS!r}, which is reserved for this library", GUARDS
     for column, increment in operation.get("inc", {}).items():
         if column in stored and (fault := _fault_of_sum(stored[column], increment)):
             return fault, column
@@ -215,7 +215,7 @@ def _fault(operation: Document, stored: Document) -> tuple[str, str | None] | No
 def _fault_of_sum(stored: Any, increment: Any) -> str | None:
     value = comparable(stored)
     if type(stored).__name__ not in ("int", "Int64", "float", "Decimal128"):
-        return f"the stored value is no number but a {type(stored).__name__}, nothing can be added to it"
+        return f"the stored value is no number but a {type(stored).__name__}, so nothing can be added to it"
     if isinstance(value, int) and isinstance(increment, int) and not INT64_MIN <= value + increment <= INT64_MAX:
         return "the sum does not fit into 64 bits"
     return None

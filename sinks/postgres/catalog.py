@@ -44,6 +44,10 @@ _TABLE = """
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, row_security_active(c.oid)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
 """
+_UNSOUND_PARTITION = """
+    SELECT c.oid::regclass::text, c.relkind FROM pg_partition_tree(%s::oid) JOIN pg_class c ON c.oid = relid
+    WHERE isleaf AND (c.relpersistence <> 'p' OR c.relkind <> 'r') AND c.oid <> %s::oid ORDER BY 1 LIMIT 1
+"""
 _NAME_AND_TYPE = """a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
            CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
            CASE WHEN a.attcollation <> t.typcollation THEN
@@ -103,6 +107,12 @@ def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
     columns = {row[0]: _column(row) for row in connection.execute(_COLUMNS, [oid])}
     keys = tuple(frozenset(names) for (names,) in connection.execute(_UNIQUE_KEYS, [oid]))
     return Table(oid, schema, name, kind, persistence, row_security, columns, keys)
+
+
+def unsound_partition(connection: BoundedConnection, table: Table) -> tuple[str, str] | None:
+    """The first partition that is no ordinary, logged table, and what it is; None where there is none."""
+    row = connection.execute(_UNSOUND_PARTITION, [table.oid, table.oid]).fetchone()
+    return None if row is None else (row[0], "a foreign table" if row[1] == "f" else "unlogged, and a crash empties it")
 
 
 def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> dict[str, SqlType]:

@@ -19,10 +19,17 @@ from tpc.findings import Finding, Level, clocks
 from tpc.merge import MergeHow, MergePlan
 from tpc.sink import CheckContext
 from tpc.sinks.postgres import statements
-from tpc.sinks.postgres.catalog import Table, closed_sequences, lacks_column_privilege, read_table
+from tpc.sinks.postgres.catalog import (
+    Table,
+    closed_sequences,
+    lacks_column_privilege,
+    read_table,
+    unsound_partition,
+)
 from tpc.sinks.postgres.column_types import remedy_for
 from tpc.sinks.postgres.connection import borrowed, connection_settings
 from tpc.sinks.postgres.errors import refused_by_server
+from tpc.sinks.postgres.foreign_keys import check_foreign_keys
 from tpc.sinks.postgres.own_tables import set_up
 from tpc.support.bounded_connection import BoundedConnection
 
@@ -52,6 +59,8 @@ def check(sink: PostgresSink, context: CheckContext) -> None:
                 check_merged(connection, sink, context, table)
             check_privileges(connection, sink, sink.written(context.schema.names), table)
             _check_sharing(connection, sink, context, table)
+            peers = _in_same_database(sink, context)
+            check_foreign_keys(connection, sink, table, peers, branches=context.partitions)
             set_up(connection, sink, table, sink.written(context.schema.names))
     except psycopg.Error as error:
         raise refused_by_server(error, sink) from error
@@ -118,6 +127,13 @@ def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
         what = {"t": "a temporary table", "u": "an unlogged table, which a crash empties"}[table.persistence]
     if what is not None:
         raise _refuse(sink, f"{sink.target!r} is {what}", "let the sink write to an ordinary, logged table.")
+    if (partition := unsound_partition(connection, table)) is not None:
+        raise _refuse(
+            sink,
+            f"partition {partition[0]} of {sink.target!r} is {partition[1]}",
+            "let every partition be an ordinary, logged table"
+            f" (ALTER TABLE {partition[0]} SET LOGGED, where it is unlogged).",
+        )
     if table.row_security:
         raise _refuse(
             sink,

@@ -18,7 +18,7 @@ _LITERAL_CATEGORIES = frozenset("EGIUV")
 
 Not "T": an interval is a rule of its own. Not "S" and "Z": `name` and "char" cut what does not fit.
 """
-_JSON_REMEDY = "use pyspark.sql.functions.to_json(column) and a json, jsonb or text column."
+_JSON_REMEDY = "make it a JSON text, for a json, jsonb or text column."
 _DIGITS = {"s": 0, "ms": 3, "us": 6}
 
 
@@ -62,9 +62,9 @@ def remedy_for(arrow: pa.DataType, sql: SqlType) -> str | None:
         return None
     if pa.types.is_duration(arrow) or pa.types.is_interval(arrow):
         return "cast the value to string and make the column interval or text."
-    for belongs, judge in _RULES:
+    for belongs, remedy_of in _RULES:
         if belongs(arrow):
-            return judge(arrow, sql)
+            return remedy_of(arrow, sql)
     return _JSON_REMEDY
 
 
@@ -137,8 +137,8 @@ def _timestamp(arrow: pa.DataType, sql: SqlType) -> str | None:
     if sql.name == wanted:
         return _fraction(arrow, sql)
     if wanted == "timestamptz":
-        return "make the column timestamptz, or cast the value to timestamp_ntz, which says in which zone."
-    return "make the column timestamp (without time zone), or cast the value to timestamp_ltz."
+        return "make the column timestamptz, or write the value without a time zone, as it is in one zone."
+    return "make the column timestamp (without time zone), or write the value with a time zone."
 
 
 def _fraction(arrow: pa.DataType, sql: SqlType) -> str | None:

@@ -95,7 +95,7 @@ def give_up_one(connection: BoundedConnection, sink: PostgresSink, committable: 
 
 
 def _finish(connection: BoundedConnection, statement: psycopg.sql.Composed) -> None:
-    """Run a COMMIT or ROLLBACK PREPARED, waiting a moment for whoever is finishing the same branch."""
+    """Run a COMMIT or ROLLBACK PREPARED, waiting briefly for another session that is finishing the same branch."""
     retrying = Retrying(
         stop=stop_after_attempt(BUSY_ATTEMPTS),
         wait=wait_fixed(BUSY_WAIT_S),

@@ -85,9 +85,9 @@ class PostgresCommitter(Committer):
             )
         if stranger := next(filter(None, there.values()), None):
             raise ConfigurationError(
-                f"role {stranger!r} has prepared branches that the driver, as another role, may not commit",
+                f"role {stranger!r} has prepared branches that the coordinator, as another role, may not commit",
                 sink=self._sink.name,
-                remedy="let the dsn lead driver and executors to the same role: see what its variable holds on each.",
+                remedy="let the dsn name the same role in every process of the pipeline: see its variable in each.",
             )
         return marker
 
@@ -141,7 +141,7 @@ class PostgresCommitter(Committer):
     def in_doubt(self) -> list[InDoubt]:
         """Prepared transactions of this pipeline's name in this database, of every sink and every role.
 
-        A gid that begins like ours and is no branch's is nobody's, and left alone.
+        A gid that begins like ours and names no branch is left alone.
         """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
@@ -198,13 +198,13 @@ class PostgresCommitter(Committer):
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
         """Compare and set the row of `tpc_owners`; makes the table. Raises `ConfigurationError` when it cannot.
 
-        Ends what writers of older terms still have open, which would hold locks on the rows of the next epoch.
+        Ends sessions of writers of older generations, which would hold locks on the rows of the next epoch.
         """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 taken = replace_owner(connection, self._sink, self._pipeline, owner, before)
                 if taken and (ended := end_older_sessions(connection, self._pipeline, owner.generation)):
-                    logger.warning("sink %s: ended %d sessions of older terms", self._sink.name, ended)
+                    logger.warning("sink %s: ended %d sessions of older generations", self._sink.name, ended)
                 return taken
         except psycopg.Error as error:
             raise self._failed("could not write the owner entry", error) from error

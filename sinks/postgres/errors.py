@@ -1,7 +1,7 @@
 """What an error of PostgreSQL means for the epoch: a row that must be repaired, a wait, a setting.
 
-Sorts by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), never by the words of a
-message, which the server may translate; finds line and column of the row that COPY refused in the error's context.
+Who is to blame follows from the SQLSTATE (`sqlstates`). Finds line and column of the row that COPY refused in the
+error's context.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import psycopg
 from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import Handle
 from tpc.sinks.postgres.connection import certificate_complaint
+from tpc.sinks.postgres.holders import branches_of, remedy_for_holders
+from tpc.sinks.postgres.sqlstates import Blame, blame
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink
 
 MISSING_GID = "42704"
 BUSY_GID = "55000"
-_LOCKED = ("55P03", "40P01")
-"""lock_not_available, deadlock_detected."""
-_ROW_REFUSED = ("21", "22", "23", "44", "P0")
-"""Cardinality, data exception, integrity constraint, WITH CHECK OPTION, raised by a trigger."""
-_SETTING_WRONG = ("0A", "28", "3D", "3F", "42")
-"""Not supported, authorization, no such database or schema, access rule or missing object."""
+_CANCELLED = "57014"
+_OUT_OF_NUMBERS = "54000"
 _NO_SLOT = "53200"
 _READ_ONLY = "25006"
+_IDLE, _TOO_LONG = "25P03", "25P04"
+_DAMAGED = ("XX001", "XX002")
 _NO_DATABASE = re.compile(r'FATAL:\s+database "(.*)" does not exist')
 """libpq gives no SQLSTATE for a login that fails. In another language of the server the general words are said."""
 _TLS = re.compile(
@@ -40,25 +40,32 @@ _TLS = re.compile(
 """What libpq says of TLS; these errors have no SQLSTATE either. libpq is not translated in psycopg's binaries."""
 _TLS_REMEDIES = {
     "name": "let host= of the dsn be a name that the certificate carries, or have one issued for this name.",
-    "absent": "let sslrootcert= name the file of the authority's certificate, on the driver and on every executor.",
+    "absent": "let sslrootcert= name the file of the authority's certificate, on every machine that runs the pipeline.",
     "no_tls": "turn on TLS on the server (ssl = on), or correct host and port of the dsn.",
     "other": "see that sslrootcert= holds the certificate of the authority that signed the server's, that the server's"
     " has not expired, and that sslcert= and sslkey=, if the server asks for them, can be read.",
 }
 _HINTS = {
     _NO_SLOT: "raise max_prepared_transactions if the server says so; then restart: the epoch is repeated whole.",
+    _IDLE: "ALTER ROLE ... SET idle_in_transaction_session_timeout = 0 for the sink's role, since a branch is idle"
+    " between two batches of rows; then restart.",
+    _TOO_LONG: "ALTER ROLE ... SET transaction_timeout = 0 for the sink's role, since a branch is one transaction;"
+    " then restart.",
+    _OUT_OF_NUMBERS: "the server has to freeze old transactions first: VACUUM the database that the message names, when"
+    " what is prepared and forgotten (pg_prepared_xacts) has ended; then restart.",
+    **dict.fromkeys(_DAMAGED, "the server finds its own data damaged: REINDEX, or restore it; then restart."),
     _READ_ONLY: "the server is a standby or read-only: let the dsn name the primary (target_session_attrs=read-write).",
 }
 
 
 def is_row_refused(error: psycopg.Error) -> bool:
     """Whether a row is to blame."""
-    return (error.sqlstate or "").startswith(_ROW_REFUSED)
+    return blame(error) is Blame.ROW
 
 
 def is_locked(error: psycopg.Error) -> bool:
     """Whether another transaction holds what this one waited for."""
-    return error.sqlstate in _LOCKED
+    return blame(error) is Blame.LOCK
 
 
 def said(error: psycopg.Error) -> str:
@@ -155,11 +162,12 @@ def locked(error: psycopg.Error, handle: Handle, holders: Sequence[str], row: st
     """The wait for a lock was given up; `holders` are the prepared transactions that hold locks on the table."""
     held = f"; prepared transactions hold locks on the table: {', '.join(holders)}" if holders else ""
     remedy = "restart: the epoch's leftovers are swept and it is repeated whole."
-    if holders:
+    if handle.pipeline in branches_of(holders)[0]:
         remedy += (
             " If it comes back with branches of the same epoch: one unique key is in two partitions of it, make the"
-            " rows distinct by key first. If a transaction is of another program: COMMIT or ROLLBACK PREPARED it."
+            " rows distinct by key first."
         )
+    remedy = f"{remedy} {remedy_for_holders(holders, handle.pipeline)}".rstrip()
     return TransientError(
         f"waited in vain for {f'row {row}, which' if row else 'what'} another transaction has locked{held}:"
         f" {said(error)}",
@@ -171,17 +179,35 @@ def locked(error: psycopg.Error, handle: Handle, holders: Sequence[str], row: st
     )
 
 
-def failed(error: psycopg.Error, doing: str, handle: Handle) -> TpcError:
+def failed(error: psycopg.Error, doing: str, handle: Handle, sink: PostgresSink) -> TpcError:
     """Any other error while a branch was written or prepared."""
     where: dict[str, Any] = {"pipeline": str(handle.pipeline), "epoch": handle.epoch, "sink": handle.sink}
     state = error.sqlstate or ""
-    if state.startswith(_SETTING_WRONG):
+    if state == _CANCELLED:
+        return TransientError(
+            f"PostgreSQL ended a statement {doing}, for which the sink allows timeout_s={sink.timeout_s:g} s:"
+            f" {said(error)}",
+            remedy=f"if it comes back: raise timeout_s of sink {handle.sink}, write fewer rows an epoch, or find out"
+            " what makes the statement slow (a trigger, an index, a foreign key without one); then restart.",
+            **where,
+        )
+    if blame(error) is Blame.SETTING:
         return ConfigurationError(
             f"PostgreSQL does not let this sink go on {doing}: {said(error)}",
             remedy="correct the server's side as it says (somebody may have changed the table), then restart.",
             **where,
         )
     return TransientError(f"PostgreSQL failed {doing}: {said(error)}", remedy=_HINTS.get(state), **where)
+
+
+def not_undone(error: psycopg.Error, handle: Handle) -> TransientError:
+    """Somebody else is just ending the branch."""
+    return TransientError(
+        f"branch {handle} is being finished by somebody else: {said(error)}",
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+    )
 
 
 def copy_line(error: psycopg.Error, table: str) -> tuple[int, str] | None:

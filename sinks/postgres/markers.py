@@ -1,8 +1,8 @@
 """The markers of the PostgreSQL sink: one row of `tpc_markers` per branch, which tells committed from never prepared.
 
 A row is written inside the branch's transaction, so it is there exactly if the branch is committed. Before the first
-epoch a base row is written, of epoch -1: as long as it is there, nobody has emptied the table, so that a branch without
-a row is not committed. Its `handle` is drawn, and a branch records it: one that is written again is another. Composes
+epoch a base row is written, of epoch -1: as long as it is there, the table was not emptied, so that a branch without a
+row is not committed. Its `handle` is drawn, and a branch records it: one that is written again is another. Composes
 SQL, and reads the newest row.
 """
 
@@ -147,8 +147,8 @@ def read_last_look(
             " WHERE database = current_database() AND gid = ANY({})) p ORDER BY gid"
         ).format(sql.Literal(list(gids))),
     )
-    newest, prepared, strangers = connection.execute(query).fetchall()[0]
-    return _marker(newest), dict(zip(prepared, strangers, strict=True))
+    newest, prepared, other_owners = connection.execute(query).fetchall()[0]
+    return _marker(newest), dict(zip(prepared, other_owners, strict=True))
 
 
 def _marker(handle: str | None) -> Marker | None:

@@ -1,4 +1,4 @@
-"""The sink's own tables: made once, by whoever comes first, without waiting for ever.
+"""The sink's own tables: created once, by the first process that needs them, with a bounded wait.
 
 A forgotten prepared transaction can block DDL silently; so every step has the sink's lock timeout, and what may hold
 the lock is named.
@@ -17,6 +17,7 @@ from tpc.errors import ConfigurationError
 from tpc.sinks.postgres import markers, staging, statements
 from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
 from tpc.sinks.postgres.errors import is_locked, said
+from tpc.sinks.postgres.holders import remedy_for_holders
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table of the sink's. With `types` (staging) one of other types is replaced: nobody's rows are in it."""
+    """A table of the sink's. With `types` (staging) one of other types is replaced: it holds no rows.
+
+    Staging alone may be unlogged: its rows are gone when their branch is prepared, and what a branch has merged is
+    logged with its target.
+    """
 
     name: str
     ddl: sql.Composed
@@ -75,10 +80,11 @@ def make_tables(connection: BoundedConnection, sink: PostgresSink, wanted: Seque
         if not is_locked(error):
             raise
         prepared = [gid for (gid,) in connection.execute(_PREPARED)]
+        who = remedy_for_holders(prepared, None) or "wait for the transaction that holds it."
         raise ConfigurationError(
             f"the sink's tables cannot be made, a lock is held; prepared transactions here: {prepared}: {said(error)}",
             sink=sink.name,
-            remedy="COMMIT PREPARED or ROLLBACK PREPARED what is forgotten, then start again.",
+            remedy=f"{who} Then start again.",
         ) from error
 
 
@@ -101,6 +107,13 @@ def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> N
             f"there is a table {own.name!r} that is not the sink's own: its columns are not {', '.join(own.columns)}",
             sink=sink.name,
             remedy="rename or drop it, or pass schema= to keep the sink's tables elsewhere.",
+        )
+    if own.types is None and there.persistence != "p":
+        raise ConfigurationError(
+            f"the sink's table {own.name!r} is unlogged: a crash of the server empties it, and which prepared "
+            "branches are committed is unknown then",
+            sink=sink.name,
+            remedy=f"ALTER TABLE {regclass} SET LOGGED, when nothing of the pipeline is prepared.",
         )
     lacking = lacks_privilege(connection, there, own.rights)
     if lacking is not None:

@@ -99,7 +99,7 @@ class Refusal:
     def _other(self, doing: str, key: str | None) -> TpcError:
         if errors.is_locked(self.error):
             return errors.locked(self.error, self.handle, self._holders(), key)
-        return errors.failed(self.error, doing, self.handle)
+        return errors.failed(self.error, doing, self.handle, self.sink)
 
     # Columns and keys ------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""The sessions in which branches are written, by name, so that a new term can end those of the terms before it.
+"""The sessions in which branches are written, by name, so that a new generation can end those of older ones.
 
-A writer that is stopped or cut off keeps its transaction open, and with it the locks on its rows: whoever writes the
-epoch again would wait for it until the server gives the dead connection up, hours later. So a branch's transaction
-carries its term in `application_name`, and who takes over ends what is older. Nothing is lost by that: the branch
-is not prepared, and a branch of an older term that no intent names may be aborted (it is in the sweep, if it was
+A writer that is stopped or cut off keeps its transaction open, and with it the locks on its rows: the next writer of
+the epoch would wait until the server notices the dead connection, hours later. So a branch's transaction carries its
+generation in `application_name`, and a takeover ends what is older. Nothing is lost by that: the branch is not
+prepared, and a branch of an older generation that no intent names may be aborted (the sweep does it, if it was
 prepared a moment before).
 """
 
@@ -32,7 +32,7 @@ def name_session(handle: Handle) -> sql.Composed:
 
 
 def end_older_sessions(connection: BoundedConnection, pipeline: PipelineId, generation: int) -> int:
-    """End what writers of older terms of this incarnation have open here, as this user; how many there were.
+    """End sessions of writers of older generations of this incarnation, as this user; how many there were.
 
     Their transactions are rolled back a moment later. Raises psycopg's errors.
     """

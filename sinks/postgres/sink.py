@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tpc.durations import require_timeouts
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.lengths import require_timeouts
 from tpc.merge import MergePlan, TargetOrder, merge_plan
+from tpc.parameter_types import kinds_checked
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
 
@@ -31,7 +32,7 @@ class PostgresSink(Sink):
     Args:
         table: the table, or `schema.table`. It must exist; its columns are those of the selected rows, by name.
         dsn: a libpq DSN or `postgresql://` URL, or `tpc.env(...)`, which keeps the password out of every pickle.
-            Writers and committer must connect as the same role: PostgreSQL lets nobody else finish a branch.
+            Writers and committer must connect as the same role: PostgreSQL lets no other role finish a branch.
         name: the sink's name; by default `postgres-<table>`.
         schema: the table's schema; by default found by the role's search path. `tpc_markers` and the staging
             table are made there too.
@@ -49,6 +50,7 @@ class PostgresSink(Sink):
 
     kind = "postgres"
 
+    @kinds_checked
     def __init__(
         self,
         table: str,

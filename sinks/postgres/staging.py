@@ -1,6 +1,6 @@
 """The staging table of a merge, which takes a branch's rows on their way into the target.
 
-They are written, merged and deleted inside one transaction, so nobody ever sees a row in it. It is not logged: what
+They are written, merged and deleted inside one transaction, so no other transaction sees one. It is not logged: what
 PostgreSQL empties in it after a crash had been deleted already.
 """
 

@@ -1,4 +1,4 @@
-"""The statements of one branch, and what `tpc_owners` looks like. Those of a merge stand in `merge_statements`.
+"""The statements of one branch, and what `tpc_owners` looks like. Those of a merge are in `merge_statements`.
 
 Only composes SQL, the values included: psycopg's placeholders would meet a % in somebody's column name.
 """
@@ -82,7 +82,7 @@ def copy_into(sink: PostgresSink, name: str, written: Sequence[str]) -> sql.Comp
 def gid_of(handle: Handle, database_oid: int) -> str:
     """The name of a prepared branch, 199 bytes at most. Names are unique in a whole cluster, so it tells the database.
 
-    Two pipelines of one name in two databases of a cluster would otherwise stand in each other's way.
+    Two pipelines of one name in two databases of a cluster would otherwise use the same name.
     """
     return f"{handle}{_AT}{database_oid}"
 

@@ -98,7 +98,7 @@ class RowValidator(Validator):
                 self._connection.execute(_SAVE)
             except psycopg.Error as refused:
                 self.close()
-                raise failed(refused, "when rows were validated", self._handle) from refused
+                raise failed(refused, "when rows were validated", self._handle, self._sink) from refused
             if error is not None:
                 self.close()
                 raise error

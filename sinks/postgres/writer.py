@@ -18,7 +18,7 @@ from tpc.merge import MergePlan
 from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import markers, merge_statements, staging, statements
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
-from tpc.sinks.postgres.errors import MISSING_GID, failed
+from tpc.sinks.postgres.errors import BUSY_GID, MISSING_GID, failed, not_undone
 from tpc.sinks.postgres.markers import BASE, PREVIOUS_EPOCH
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, UNDO_MERGE, Refusal, key_columns
 from tpc.sinks.postgres.written_columns import WrittenColumns
@@ -79,7 +79,7 @@ class PostgresWriter(Writer):
                 self._written.read(self._connection)
             except psycopg.Error as error:
                 self._let_go()
-                raise failed(error, "when a branch was begun", self._handle) from error
+                raise failed(error, "when a branch was begun", self._handle, self._sink) from error
             self._refuse(self._written.unfit())
         return self._connection
 
@@ -139,7 +139,7 @@ class PostgresWriter(Writer):
             connection.execute(merge_statements.merge(*branch, reduces=reduces, in_pieces=self._in_pieces))
 
     def abort(self) -> None:
-        """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be told."""
+        """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be reached."""
         self._let_go()
         if self._maybe_prepared is None:
             return
@@ -147,8 +147,10 @@ class PostgresWriter(Writer):
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 connection.execute(statements.rollback_prepared(self._maybe_prepared))
         except psycopg.Error as error:
+            if error.sqlstate == BUSY_GID:  # another session is finishing it
+                raise not_undone(error, self._handle) from error
             if error.sqlstate != MISSING_GID:
-                raise failed(error, "when a branch was undone", self._handle) from error
+                raise failed(error, "when a branch was undone", self._handle, self._sink) from error
         self._maybe_prepared = None
 
     def _refuse_if_ended(self) -> None:

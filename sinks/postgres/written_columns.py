@@ -52,8 +52,8 @@ class WrittenColumns:
         types = self.types if types is None else types
         for name in self.names:
             is_sum = self.plan is not None and self.plan.columns.get(name) is MergeHow.ADD
-            judge = remedy_for_sum if is_sum else remedy_for
-            remedy = judge(self._schema.field(name).type, types[name]) if name in types else None
+            remedy_of = remedy_for_sum if is_sum else remedy_for
+            remedy = remedy_of(self._schema.field(name).type, types[name]) if name in types else None
             if remedy is not None:
                 return column_altered(name, self._schema.field(name).type, types[name].text, remedy, self._handle)
         return None

@@ -1,1 +1,1 @@
-"""What is common to sinks and knows no system."""
+"""What several sinks use and what depends on no system."""

@@ -2,7 +2,7 @@
 
 The form is that of Spark's `to_json`: fields that are NULL are left out; timestamps are ISO 8601 (in UTC with `Z`
 when the column has a time zone, without an offset when it has none); decimals are numbers with all their digits;
-binary is base64; NaN and infinities, which JSON has not, are the strings "NaN", "Infinity", "-Infinity".
+binary is base64; NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity", "-Infinity".
 
 A value that has no such form raises `ValueError`; `sinks/shared/exact.py` finds it.
 """
@@ -28,7 +28,7 @@ _ESCAPES += [(chr(code), f"\\u{code:04x}") for code in range(0x20) if chr(code) 
 
 
 def check_json_type(kind: pa.DataType, path: str) -> None:
-    """Raise `ConfigurationError` when a column of this type has no form in JSON here; `path` names it."""
+    """Raise `ConfigurationError` if this module has no JSON form for a column of this type; `path` names it."""
     if types.is_dictionary(kind):
         check_json_type(kind.value_type, path)
     elif types.is_struct(kind):
@@ -39,7 +39,7 @@ def check_json_type(kind: pa.DataType, path: str) -> None:
         if not _is_text(kind.key_type):
             raise ConfigurationError(
                 f"column {path!r} is a map with keys of type {kind.key_type}; JSON has text keys only",
-                remedy="cast the keys to string, or make the `value` column yourself (to_json, to_avro).",
+                remedy="write the keys as text, or write the whole value as text that holds its JSON.",
             )
         check_json_type(kind.item_type, f"{path}.value")
     elif _is_list(kind):
@@ -47,12 +47,12 @@ def check_json_type(kind: pa.DataType, path: str) -> None:
     elif not any(is_scalar(kind) for is_scalar in _SCALARS):
         raise ConfigurationError(
             f"column {path!r} of type {kind} has no form in JSON here",
-            remedy="cast it to string or number, or make the `value` column yourself (to_json, to_avro).",
+            remedy="write it as text or as a number.",
         )
 
 
 def check_json_names(names: list[str], what: str) -> None:
-    """Raise `ConfigurationError` when an object would have two fields of one name, of which readers keep one."""
+    """Raise `ConfigurationError` if an object would have two fields of one name: readers keep only one of them."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigurationError(f"{what} has two fields named {twice!r}", remedy="rename one with select=.")
@@ -75,7 +75,7 @@ def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
     values = [_value(column) for _, column in columns]
     if any(text.null_count for text, _ in values):
         return _objects_with_gaps(names, values, rows)
-    # One join of all pieces: each kernel more is a copy of all the text.
+    # All pieces in one join: each further kernel call would copy all the text.
     pieces: list[Any] = []
     before = "{"
     for name, (text, quote) in zip(names, values, strict=True):
@@ -85,13 +85,13 @@ def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
 
 
 def _objects_with_gaps(names: list[str], values: list[tuple[Any, str]], rows: int) -> Any:
-    """The same, with the fields left out that are NULL."""
+    """The same, without the fields that are NULL."""
     fragments = [
         pc.binary_join_element_wise(name + quote, text, quote, "")
         for name, (text, quote) in zip(names, values, strict=True)
     ]
-    # A row of which every fragment is NULL is left out of the result by this kernel (pyarrow 26.0.1), so an empty
-    # first fragment goes in and its comma comes off again.
+    # This kernel leaves out a row in which every fragment is NULL (pyarrow 26.0.1). So an empty first fragment is
+    # added, and its comma is removed afterwards.
     fragments.insert(0, pa.array([""] * rows, pa.string()))
     joined = pc.ascii_ltrim(pc.binary_join_element_wise(*fragments, ",", null_handling="skip"), ",")
     return pc.binary_join_element_wise("{", joined, "}", "")
@@ -185,7 +185,7 @@ def _maps(column: Any) -> Any:
 
 
 def _require_distinct(keys: Any, offsets: Any) -> None:
-    """Of two equal keys in one object readers keep one."""
+    """Raise `ValueError` for two equal keys in one map: readers of JSON keep only one of them."""
     counts = np.diff(np.asarray(offsets))
     rows = pa.array(np.repeat(np.arange(len(counts)), counts))
     if len(pa.table([rows, keys], names=["row", "key"]).group_by(["row", "key"]).aggregate([])) < len(keys):
@@ -193,14 +193,14 @@ def _require_distinct(keys: Any, offsets: Any) -> None:
 
 
 def _offsets(column: Any) -> tuple[int, Any]:
-    """Where the elements of a list or map column begin in its child, and the rows' offsets counted from there."""
+    """The index at which the elements of a list or map column begin in its child, and the rows' offsets from there."""
     offsets = pc.cast(column.offsets, pa.int32()) if len(column) else pa.array([0], pa.int32())
     start = offsets[0].as_py()
     return start, pc.subtract(offsets, start)
 
 
 def _joined(column: Any, offsets: Any, values: Any, opening: str, closing: str) -> Any:
-    """The text of all elements put together per row of the list or map `column`."""
+    """The text of all elements of each row of the list or map `column`."""
     joined = pc.binary_join(pa.ListArray.from_arrays(pc.cast(offsets, pa.int32()), values), ",")
     whole = pc.binary_join_element_wise(opening, joined, closing, "")
     return pc.if_else(column.is_valid(), whole, pa.scalar(None, pa.string()))

@@ -1,7 +1,7 @@
-"""Exact or refused: what a value must be before a sink encodes it, and which value an encoder did not take.
+"""Exact or refused: checks values before a sink encodes them, and finds the value that an encoder refused.
 
-Encoders raise `ValueError` (Arrow's and Unicode's errors are ones) or `OverflowError` for a batch with a value that has
-no exact form. The search for that value runs only then, so that rows without one cost nothing more.
+Encoders raise `ValueError` (as Arrow and Unicode do) or `OverflowError` for a batch with a value that has no exact
+form. The search for that value runs only then, so that it costs nothing for other batches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tpc.handles import Handle
 from tpc.support.arrow_rows import described
 
 REFUSALS = (ValueError, OverflowError)
-"""What an encoder raises for a value."""
+"""What an encoder raises for a value without an exact form."""
 KEY_COLUMNS = 3
-"""How many columns name a row that has no key."""
+"""How many columns are shown to identify a row without a key."""
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970."""
@@ -30,9 +30,9 @@ Encode = Callable[[pa.RecordBatch], object]
 
 
 def require_valid(batch: pa.RecordBatch) -> None:
-    """Raise `ValueError` for a value that its own type does not have.
+    """Raise `ValueError` for a value that is invalid for its own type.
 
-    Such as text that is no UTF-8, which Spark makes of binary without looking at it, or a time of day after 24:00.
+    For instance text that is not UTF-8, which Spark casts from binary without a check, or a time of day after 24:00.
     """
     try:
         batch.validate(full=True)
@@ -42,7 +42,7 @@ def require_valid(batch: pa.RecordBatch) -> None:
 
 
 def require_four_digit_years(column: Any) -> None:
-    """Raise `ValueError` for a date or timestamp outside the years 0001 to 9999, for which ISO 8601 has no form."""
+    """Raise `ValueError` for a date or timestamp outside the years 0001 to 9999: ISO 8601 has no form for it."""
     kind = column.type
     if types.is_date(kind):
         numbers, low, high = pc.cast(pc.cast(column, pa.date32()), pa.int32()), _FIRST_DAY, _LAST_DAY
@@ -64,10 +64,10 @@ def refused_value(
     key: Sequence[str] = (),
     columns: Sequence[str] | None = None,
 ) -> DataError:
-    """The `DataError` of the first value in `batch` that `encode` refuses; `error` is what it said of all of them.
+    """The `DataError` for the first value in `batch` that `encode` refuses; `error` is what it raised for the batch.
 
-    `encode` has no side effects and is given `columns` only (None: all). `key` are the columns that name a row; without
-    them the first ones do. Raises `error` where `encode` refuses nothing.
+    `encode` must have no side effects; it gets only `columns` (None: all). `key` are the columns that identify a row;
+    without them the first columns do. Raises `error` if `encode` refuses no single value.
     """
     encoded = batch if columns is None else batch.select(list(columns))
     if _refusal(encoded, encode) is None:
@@ -94,7 +94,7 @@ def _first_columns(batch: pa.RecordBatch, column: str | None) -> list[str]:
 
 
 def _first_row(batch: pa.RecordBatch, encode: Encode) -> int:
-    """By halving: the shortest beginning of the batch that is refused ends with that row."""
+    """The index of the first refused row, by bisection: the shortest refused prefix of the batch ends with it."""
     low, high = 1, batch.num_rows
     while low < high:
         middle = (low + high) // 2

@@ -1,6 +1,6 @@
-"""Owner entries as text, and which two of them name the same term. Plain values, no I/O.
+"""Owner entries as text, and whether two of them name the same generation. Plain values, no I/O.
 
-`since` plays no part in the comparison: a coordinator writes its own entry again and again, to show that it lives.
+`since` is not compared: a coordinator writes its own entry again from time to time, with a new `since`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from tpc.json import canonical, parse
 from tpc.sink import Owner
 
 ANY_PIPELINE = f"tpc{DELIMITER}"
-"""What the names of every pipeline's branches begin with."""
+"""The beginning of the names of every pipeline's branches."""
 
 
 def is_same_term(one: Owner | None, other: Owner | None) -> bool:
-    """Whether both are entries of one term, or both none."""
+    """Whether both are entries of one generation, or both None."""
     if one is None or other is None:
         return one is other
     return (one.generation, one.nonce) == (other.generation, other.nonce)
@@ -27,7 +27,7 @@ def to_text(owner: Owner) -> str:
 
 
 def from_text(text: str | bytes, where: str) -> Owner:
-    """The inverse of `to_text`; `where` says in the error what was read. Raises `CorruptionError`."""
+    """The inverse of `to_text`; `where` names the place in the error. Raises `CorruptionError`."""
     try:
         value = parse(text)
         return Owner(int(value["generation"]), str(value["nonce"]), float(value["since"]))

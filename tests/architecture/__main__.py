@@ -7,4 +7,4 @@ import sys
 from tests.architecture.picture import DOCUMENT, write
 
 changed = write()
-sys.stdout.write(f"{DOCUMENT}: {'drawn anew' if changed else 'as it should be'}\n")
+sys.stdout.write(f"{DOCUMENT}: {'drawn again' if changed else 'as it should be'}\n")

@@ -1,14 +1,12 @@
-"""The parts of `docs/ARCHITECTURE.md` that follow from the source: pictures of the rooms and what each says of itself.
+"""The parts of `docs/ARCHITECTURE.md` that follow from the source: the pictures of imports and of the phases.
 
 A part stands between `<!-- drawn: WHAT -->` and `<!-- end -->`; `python -m tests.architecture` (`make architecture`)
-writes all of them again, and a test compares. WHAT is `layers`, `phases`, `inside PACKAGE` or `members PACKAGE`.
+writes all of them again, and a test compares. WHAT is `layers`, `phases` or `inside PACKAGE`.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-import textwrap
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -18,12 +16,11 @@ from tests.architecture.phases import state_diagram
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "ARCHITECTURE.md"
 PART = re.compile(r"(<!-- drawn: ([\w. ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-WIDTH = 120
 CORE = "core"
 
 
 def refreshed(text: str, tree: Tree) -> str:
-    """The document with every drawn part drawn anew."""
+    """The document with every drawn part drawn again."""
     return PART.sub(lambda part: f"{part[1]}\n{drawn(part[2], tree)}\n\n{part[3]}", text)
 
 
@@ -36,8 +33,6 @@ def drawn(what: str, tree: Tree) -> str:
             return _mermaid(state_diagram())
         case ["inside", package]:
             return _mermaid(flowchart(arrows(tree, package)))
-        case ["members", package]:
-            return "\n".join(_line(tree, name) for name in sorted(_members(tree, package)))
     raise ValueError(f"nothing is drawn as {what!r}")
 
 
@@ -89,19 +84,6 @@ def flowchart(edges: Collection[tuple[str, str]]) -> str:
 
 def _mermaid(text: str) -> str:
     return f"```mermaid\n{text}\n```"
-
-
-def _members(tree: Tree, package: str) -> set[str]:
-    hidden = {f"{package}.__main__"}
-    direct = {name for name in tree.modules if name.rpartition(".")[0] == package} - hidden
-    return {name for name in direct if name not in tree.packages()} if package == "tpc" else direct
-
-
-def _line(tree: Tree, name: str) -> str:
-    docstring = ast.get_docstring(ast.parse(tree.modules[name].read_text())) or ""
-    summary = docstring.partition("\n")[0]
-    text = f"- `{name.rpartition('.')[2]}`: {summary}"
-    return "\n".join(textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def write() -> bool:

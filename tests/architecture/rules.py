@@ -9,9 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tests.architecture.imports import Import, Tree, is_within
 
-Edge = tuple[str, str]
-"""A module and a module that it imports."""
-
 
 def told(tree: Tree, found: Import) -> str:
     """An import as a line that an editor can open."""
@@ -34,16 +31,15 @@ def wrong_rooms(tree: Tree, may_import: Mapping[str, Collection[str]]) -> list[s
     return wrong
 
 
-def wrong_tiers(tree: Tree, package: str, tiers: Sequence[Collection[str]], known: Collection[Edge] = ()) -> list[str]:
+def wrong_tiers(tree: Tree, package: str, tiers: Sequence[Collection[str]]) -> list[str]:
     """Imports inside `package` from a lower tier into a higher one. Tiers name what is in it, the highest first.
 
-    `*` names what no other tier does; without it a member without a tier is a violation too. Those that are `known`
-    are passed over.
+    `*` names what no other tier does; without it a member without a tier is a violation too.
     """
     members = {_member(module, package) for module in tree.within(package) - {package}}
     wrong = [f"{package}.{name} is in no tier" for name in sorted(members) if _tier(name, tiers) is None]
     for found in tree.imports:
-        if package in (found.importer, found.imported) or (found.importer, found.imported) in known:
+        if package in (found.importer, found.imported):
             continue
         if is_within(found.importer, package) and is_within(found.imported, package):
             here, there = (_tier(_member(module, package), tiers) for module in (found.importer, found.imported))

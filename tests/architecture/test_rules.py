@@ -80,12 +80,6 @@ def test_an_import_against_the_tiers_is_told(tmp_path: Path, importer: str, sour
     assert bool(wrong_tiers(tree_of(tmp_path, **parts | {importer: source}), "tpc.k", TIERS)) is wrong
 
 
-def test_an_import_against_the_way_that_is_known_is_passed_over_and_no_other(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path, k__low__a="import tpc.k.high.a\nimport tpc.k.high.b", k__high__a="", k__high__b="")
-    [line] = wrong_tiers(tree, "tpc.k", ({"high"}, {"low"}), {("tpc.k.low.a", "tpc.k.high.a")})
-    assert line.endswith("imports tpc.k.high.b")
-
-
 def test_what_stands_in_no_tier_is_told(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, k__cluster__a="", k__new="")
     assert wrong_tiers(tree, "tpc.k", TIERS[1:]) == ["tpc.k.new is in no tier"]

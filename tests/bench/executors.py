@@ -33,13 +33,14 @@ from tpc.coordinator.kernel.feeding.branch import Mode
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.row_digests import KIND
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.handles import PipelineId
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 from tpc.sink import CheckContext, Sink
 from tpc.sinks import KafkaSink, PostgresSink
 
@@ -87,7 +88,7 @@ class ManyTasksPass(EpochPass):
         """Both append."""
         return Mode.WRITE
 
-    def cut_by(self) -> int:
+    def parallelism(self) -> int:
         """A task each."""
         return self._partitions
 
@@ -134,7 +135,7 @@ class Wide:
         kafka = KafkaSink(self.topic, servers=self.kafka.bootstrap, timeout_s=TIMEOUT_S)
         postgres = PostgresSink(TABLE, dsn=self.postgres.dsn, timeout_s=TIMEOUT_S)
         log, files = LocalLog(self.directory / "log"), LocalFiles(self.directory)
-        made = Coordinator(PIPELINE, (kafka, postgres), log, files, EngineSettings())
+        made = Coordinator(PIPELINE, (kafka, postgres), log, SparkRuntime(files), EngineSettings())
         made.take_over({sink.name: CheckContext(PIPELINE, SCHEMA, self.partitions) for sink in (kafka, postgres)}, {})
         return made, batches_of(kafka, postgres)
 
@@ -143,10 +144,10 @@ class Wide:
         engine, participants = coordinator.engine, coordinator.participants
         context = PassContext(
             pipeline=PIPELINE,
-            barrier=Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),)),
+            epoch_input=EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),)),
             sinks=participants.sinks,
             committers=participants.committers,
-            identities=engine.claim["sinks"],
+            identities=engine.generation_fields["sinks"],
             previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
             phases=engine.executor.phases,
         )

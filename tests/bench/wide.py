@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.handles import Handle, PipelineId
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.records import Record, RecordKind, decode
 from tpc.sink import Committable
 
@@ -42,7 +42,7 @@ def manifest(partitions: int) -> Manifest:
         parts[name] = SinkPart(kind, f"{kind}:9f1c", 500 * partitions, f"{partitions:032x}", tuple(branches), 1_234_567)
     offsets = str({str(partition): 123_456_789 for partition in range(partitions)})
     return Manifest(
-        PIPELINE, 12, 1_234_568, Barrier(offsets, (offsets,), (offsets,)), parts, {"rows": 500 * partitions}
+        PIPELINE, 12, 1_234_568, EpochInput(offsets, (offsets,), (offsets,)), parts, {"rows": 500 * partitions}
     )
 
 

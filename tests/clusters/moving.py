@@ -25,10 +25,11 @@ from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.files_content import read_parquet, unpublished
 from tpc.chaos.checkers.left import unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
-from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+from tpc.coordinator.kernel.checkpoint_places import log_beside
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.sql import SqlLog
+from tpc.coordinator.spark.checkpoint_places import files_at
 from tpc.errors import LocalServerError
 from tpc.sinks import FileSink
 

@@ -20,14 +20,15 @@ from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.feeding.pass_report import PassReport
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.effects import ReplayEpoch
 from tpc.errors import RepairNeededError, TransientError
 from tpc.events import Replayed
 from tpc.handles import Handle, PipelineId
 from tpc.history import History
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import CheckContext, Committable, Sink
 from tpc.support.deadlines import Deadline
 
@@ -72,7 +73,9 @@ class ClusterPipeline:
         """The current leader; started if there is none. Raises what a start raises."""
         if self._coordinator is None:
             self._sinks = self.make()
-            made = Coordinator(self.id, self._sinks, LocalLog(self.log), LocalFiles(self.directory), EngineSettings())
+            made = Coordinator(
+                self.id, self._sinks, LocalLog(self.log), SparkRuntime(LocalFiles(self.directory)), EngineSettings()
+            )
             try:
                 context = CheckContext(self.id, SCHEMA, PARTITIONS)
                 made.take_over({sink.name: context for sink in self._sinks}, {})
@@ -90,7 +93,9 @@ class ClusterPipeline:
     @property
     def history(self) -> History:
         """What the log says, read anew."""
-        return Coordinator(self.id, (), LocalLog(self.log), LocalFiles(self.directory), EngineSettings()).read()
+        return Coordinator(
+            self.id, (), LocalLog(self.log), SparkRuntime(LocalFiles(self.directory)), EngineSettings()
+        ).read()
 
     def close(self) -> None:
         """Let go of the coordinator, as the end of its process does: nothing is aborted or committed."""
@@ -152,8 +157,8 @@ class ClusterPipeline:
                 tuple(branches),
                 history.last_epoch_of(sink.name),
             )
-        barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
-        return Manifest(self.id, generation, epoch, barrier, parts, {"rows": PARTITIONS * ROWS})
+        epoch_input = EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
+        return Manifest(self.id, generation, epoch, epoch_input, parts, {"rows": PARTITIONS * ROWS})
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """The lost branches, and only these, once more."""

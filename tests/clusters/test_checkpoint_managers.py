@@ -74,7 +74,7 @@ def test_the_abortable_manager_goes_on_without_the_file_and_the_next_start_catch
     abortable.judge(evidence)
 
 
-def test_a_plan_that_the_abortable_manager_has_dropped_ends_the_query_before_anything_is_decided(
+def test_a_plan_dropped_by_the_abortable_manager_ends_the_query_before_the_decision(
     abortable: Place, s3: S3Server, evidence: Evidence
 ) -> None:
     refuses(s3, f"/offsets/{EPOCH}")

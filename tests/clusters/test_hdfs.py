@@ -59,7 +59,7 @@ def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence
 
 
 @pytest.mark.parametrize("step", ["prepared", "decided"])
-def test_a_driver_whose_log_is_in_the_database_that_it_writes_to_is_gone_on_from_on_another_machine(
+def test_a_driver_with_its_log_in_the_target_database_is_continued_on_another_machine(
     tmp_path: Path, hdfs: Hdfs, postgres: PostgresDatabase, evidence: Evidence, step: str
 ) -> None:
     postgres.execute("CREATE TABLE moved (value bigint)")

@@ -95,7 +95,7 @@ def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence
 
 
 @pytest.mark.parametrize("step", ["prepared", "decided", "committed"])
-def test_a_driver_that_was_killed_with_transactions_prepared_is_gone_on_from_on_another_machine(
+def test_a_driver_killed_with_prepared_transactions_is_continued_on_another_machine(
     place: Place, postgres: PostgresDatabase, evidence: Evidence, step: str
 ) -> None:
     postgres.execute("CREATE TABLE moved (value bigint)")

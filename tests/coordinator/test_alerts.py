@@ -22,9 +22,10 @@ import yaml  # type: ignore[import-untyped]  # it ships none
 from prometheus_client import CollectorRegistry
 
 from tests.support.memory_pipeline import MemoryPipeline
-from tpc.coordinator.kernel.observing import Observing
-from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace, ServedMetrics
-from tpc.coordinator.spark.source_lag import SourceLag
+from tpc.coordinator.kernel.listeners import Listeners
+from tpc.coordinator.kernel.source_lag import SourceLag
+from tpc.coordinator.operations.address import Address
+from tpc.coordinator.operations.monitoring.metrics_server import ServedMetrics
 from tpc.support.deadlines import patiently
 
 ALERTS = Path(__file__).parents[2] / "docs" / "examples" / "alerts.yml"
@@ -251,10 +252,10 @@ def value_of(port: int, expression: str) -> float:
 def test_a_prometheus_scrapes_a_pipeline_and_judges_it_by_the_alerts(tmp_path: Path) -> None:
     found("prometheus")
     pipeline, port = MemoryPipeline(), free_port()
-    place = MetricsPlace(port, "127.0.0.1", CollectorRegistry())
-    served = ServedMetrics("job", [sink.name for sink in pipeline.sinks], pipeline.clock, place)
+    names, address = [sink.name for sink in pipeline.sinks], Address("127.0.0.1", port)
+    served = ServedMetrics("job", names, pipeline.clock, address, CollectorRegistry())
     try:
-        pipeline.restarted(recover=False).observe = Observing(pipeline.clock, [served])
+        pipeline.restarted(recover=False).observe = Listeners(pipeline.clock, [served])
         pipeline.engine.recover()
         pipeline.run(0, 1)
         served.tell_of_sources(SourceLag(1, 100.0, ({"t": 42},)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,29 @@ def test_a_pipeline_that_has_run_may_start_again_and_its_log_stays(job: Job) -> 
     assert {slot: job.log.read(slot) for slot in job.log.slots()} == before
 
 
+def test_a_start_says_in_one_line_that_it_is_recovered_and_ready(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        job.run()
+    assert caplog.text.count("pipeline job#1 is recovered and ready: generation 1, next epoch 0") == 1
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        job.run()
+    assert caplog.text.count("is recovered and ready: generation 2, next epoch 1") == 1
+
+
+def test_every_refusal_is_told_the_one_at_which_a_check_stops_first(job: Job, tmp_path: Path) -> None:
+    job.run()
+    (tmp_path / "files").rename(tmp_path / "not mounted")
+    pipeline = job.pipeline("id", "cast(value AS string) value")
+    pipeline.write(job.feed.frame(job.spark)).to(away := PostgresSink("t", dsn="host=127.0.0.1 port=1", timeout_s=1))
+    found = actions.refusals(pipeline)
+    with pytest.raises(ConfigurationError) as first:
+        actions.check(pipeline)
+    assert found[0].what == first.value.what
+    assert {"archive", away.name} <= {error.sink for error in found}
+    assert {"SourcesChangedError", "SchemaChangedError"} <= {type(error).__name__ for error in found}
+
+
 def test_a_pipeline_that_writes_nothing_is_refused(job: Job) -> None:
     assert refused(tpc.pipeline("job", checkpoint=job.checkpoint)).what == "the pipeline writes nothing"
 
@@ -148,7 +172,7 @@ def loaded(job: Job) -> Iterator[Job]:
 def test_the_command_says_that_nothing_is_refused(loaded: Job) -> None:
     result = CliRunner().invoke(app, ["check", "checked_job:pipeline"])
     assert result.exit_code == 0, result.output
-    assert result.output == "a start would refuse nothing of settings, plan, log and sinks\n"
+    assert result.output == "OK: a start would refuse nothing of settings, plan, log and sinks\n"
 
 
 def test_the_command_tells_a_refusal_as_data_and_ends_with_1(loaded: Job) -> None:

@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 
 from tests.core.builders import complete, generation_body, intent, manifest
 from tpc.__main__ import app
+from tpc.coordinator.kernel.log.checking import LogCopy
 from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
-from tpc.errors import ConfigurationError, ParkedError
+from tpc.errors import ConfigurationError, LogGoneError, ParkedError
 from tpc.history import Action, Resolution
 from tpc.json import canonical
 from tpc.records import Record, RecordKind
@@ -187,3 +188,48 @@ def test_a_place_without_a_log_is_refused(tmp_path: Path) -> None:
     refused = RUNNER.invoke(app, ["log", "check", str(tmp_path)])
     assert isinstance(refused.exception, ConfigurationError)
     assert refused.exception.what == f"no intent log in {tmp_path}"
+
+
+class Pruned(LocalLog):
+    """Its first `times` reads find slot 2 pruned since it was listed; later lists have it only if it is stuck."""
+
+    def __init__(self, directory: Path, times: int, *, is_stuck: bool = False) -> None:
+        super().__init__(directory)
+        self.times, self.is_stuck = times, is_stuck
+
+    def slots(self) -> list[int]:
+        return [slot for slot in super().slots() if slot != 2 or self.is_stuck or self.times]
+
+    def read(self, slot: int) -> bytes:
+        if slot == 2 and self.times:
+            self.times -= 1
+            raise KeyError(slot)
+        return super().read(slot)
+
+
+def test_a_log_that_is_pruned_while_it_is_read_is_read_again(log: LocalLog) -> None:
+    copy = LogCopy(Pruned(Path(log.directory), times=1))
+    assert copy.slots() == [1, 3, 4, 5]
+    assert copy.read(3) == log.read(3)
+
+
+def test_a_slot_that_is_listed_and_cannot_be_read_is_no_empty_one(log: LocalLog) -> None:
+    with pytest.raises(KeyError):
+        LogCopy(Pruned(Path(log.directory), times=10, is_stuck=True))
+
+
+def test_a_copy_goes_on_as_the_log_did_when_it_was_read(log: LocalLog) -> None:
+    copy = LogCopy(log)
+    assert copy.goes_on(4, log.read(4))
+    assert not copy.goes_on(5, log.read(5))
+    with pytest.raises(LogGoneError, match="other bytes"):
+        copy.goes_on(4, b"other")
+
+
+def test_a_copy_takes_nothing(log: LocalLog) -> None:
+    copy = LogCopy(log)
+    with pytest.raises(NotImplementedError):
+        copy.put(6, b"x", None)
+    with pytest.raises(NotImplementedError):
+        copy.delete([1])
+    assert log.slots() == copy.slots() == [1, 2, 3, 4, 5]

@@ -20,13 +20,14 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.processes import REPOSITORY
 from tests.support.s3_server import BUCKET, S3Server
 from tpc.__main__ import app
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
-from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+from tpc.coordinator.kernel.checkpoint_places import log_beside
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.kernel.resolve_commands import resolve_command
+from tpc.coordinator.spark.checkpoint_places import files_at
 from tpc.errors import CheckpointInUseError
 from tpc.history import Action
 from tpc.records import RecordKind
@@ -68,14 +69,14 @@ def of_parked_pipeline(log: LocalLog) -> None:
     for epoch in range(3):
         made = manifest(epoch)
         end = (f'{{"t":{{"0":{10 * epoch + 10}}}}}',)
-        journal.append(*intent(replace(made, barrier=replace(made.barrier, end=end))))
+        journal.append(*intent(replace(made, epoch_input=replace(made.epoch_input, end=end))))
         if epoch < 2:
             kind, body = complete(epoch)
             times = {"started_at": 1_699_999_999.0 + epoch, "completed_at": 1_700_000_000.0 + epoch}
             journal.append(kind, {**body, **times, "seconds": {"pass": 0.5}})
 
 
-def note_refusal(checkpoint: CheckpointFiles) -> None:
+def note_refusal(checkpoint: Checkpoint) -> None:
     checkpoint.notes.mkdir(parents=True, exist_ok=True)
     note = {"epoch": 2, "sink": "a", "what": REFUSAL, "at": 1_700_000_002.0}
     (checkpoint.notes / "parked.json").write_text(json.dumps(note))

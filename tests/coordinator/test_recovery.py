@@ -20,7 +20,7 @@ from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.session_settings import session_with
 from tpc import failpoints
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations import actions
@@ -31,7 +31,6 @@ from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.coordinator.spark.query import PipelineQuery
 from tpc.effects import ReplayEpoch
 from tpc.errors import (
-    CheckpointInUseError,
     ConfigurationError,
     DataError,
     DeterminismError,
@@ -386,12 +385,12 @@ def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(job: Job) -> No
     assert job.evens.values("id"), "the other sinks have committed the epoch"
     with pytest.raises(ParkedError):
         job.start()
-    state = actions.status(job.log, LocalFiles(job.checkpoint))
+    state = actions.status(job.log, LocalCheckpoint(job.checkpoint))
     assert (state["parked"]["sink"], state["parked"]["what"]) == ("odds", caught.value.what)
     assert any(line.startswith("epoch 0 is parked: sink odds, ") for line in status_lines(state))
     job.odds.plant_verdict(None)
     job.run()
-    assert actions.status(job.log, LocalFiles(job.checkpoint))["parked"] is None
+    assert actions.status(job.log, LocalCheckpoint(job.checkpoint))["parked"] is None
     job.check()
 
 
@@ -401,7 +400,7 @@ def test_a_parked_epoch_goes_on_after_a_recorded_loss(job: Job) -> None:
     with pytest.raises(ParkedError):
         job.run()
     resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
-    actions.resolve(job.log, LocalFiles(job.checkpoint), resolution)
+    actions.resolve(job.log, LocalCheckpoint(job.checkpoint), resolution)
     job.odds.plant_verdict(None)
     job.feed.epochs(1)
     job.run()
@@ -428,7 +427,7 @@ def test_a_second_start_on_one_checkpoint_is_refused(job: Job) -> None:
     job.feed.epochs(1)
     first = job.pipeline().start()
     try:
-        with pytest.raises(CheckpointInUseError):
+        with pytest.raises(ConfigurationError, match="runs in this Spark session"):
             job.start()
     finally:
         first.stop()

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import tpc
 from tests.support.processes import REPOSITORY, eventually, runs
 from tpc.__main__ import app
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, EXIT_PARKED
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED, EXIT_NOT_LOADED, EXIT_PARKED
 
 pytestmark = pytest.mark.slow  # processes of their own
 
@@ -57,7 +58,7 @@ class Run:
 
 @contextmanager
 def run(directory: Path, job: str, *options: str) -> Iterator[Run]:
-    one = Run(directory, job if job.endswith(".py") else f"tests.coordinator.toy_job:{job}", *options)
+    one = Run(directory, job if job.endswith(".py") or ":" in job else f"tests.coordinator.toy_job:{job}", *options)
     try:
         yield one
     finally:
@@ -101,11 +102,36 @@ def test_a_refused_start_is_tried_again_since_a_server_may_only_have_come_up(tmp
     assert "the table is missing" in one.err
 
 
-def test_a_job_that_is_not_there_is_tried_as_the_strategy_says_and_told_each_time(tmp_path: Path) -> None:
-    with run(tmp_path, "no_such_job", *FAST, "--attempts", "1") as one:
-        assert one.ended() == 1
-    assert one.err.count("has begun") == 2
-    assert one.err.count("no_such_job") >= 2
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ("tests.coordinator.toy_job:no_such_job", "no_such_job"),
+        ("tests.coordinator.no_such_module:pipeline", "no_such_module"),
+        ("tests.coordinator.toy_job:needs_a_package", "no_such_package"),
+        ("tests.coordinator.toy_job:runs_into_a_package", "no_such_package"),
+        ("tests.coordinator.toy_job:is_told_of_a_package", "no_such_package"),
+    ],
+    ids=["function", "module", "package", "package later", "package of a sink"],
+)
+def test_what_no_restart_heals_ends_at_once_with_its_error(job: str, told: str, tmp_path: Path) -> None:
+    with run(tmp_path, job, *FAST) as one:
+        assert one.ended() == EXIT_NOT_LOADED
+    assert one.err.count("has begun") == 1
+    assert told in one.err
+    assert one.err.endswith("not loaded: the job's module, its function or a package is missing\n")
+
+
+def test_the_job_ends_with_a_killed_tpc_run_and_the_next_one_runs(tmp_path: Path) -> None:
+    with run(tmp_path, "holds", *FAST) as one:
+        one.wait_for("holds")
+        job = int((tmp_path / "job").read_text())
+        one.process.kill()
+        with run(tmp_path, "holds", *FAST) as other:
+            eventually(lambda: not runs(job), "the job ends", timeout_s=DEADLINE_S)
+            eventually(lambda: one.notes().count("holds") == 2, "the other holds", timeout_s=DEADLINE_S)
+            other.process.terminate()
+            assert other.ended() == 0
+    assert "--takeover" not in other.err
 
 
 def test_when_the_strategy_gives_up_the_job_s_code_is_passed_on(tmp_path: Path) -> None:
@@ -168,7 +194,22 @@ def test_a_job_s_start_gets_its_options(tmp_path: Path) -> None:
         tmp_path, "tells_its_options", "--trigger", "1 second", "--health-port", "8080", "--ui-port", "8081"
     ) as one:
         assert one.ended() == EXIT_FENCED
-    assert one.notes() == ["options {'trigger': {'processingTime': '1 second'}, 'health_port': 8080, 'ui_port': 8081}"]
+    serve = tpc.Serve(health=8080, page=8081)
+    assert one.notes() == [f"options {{'trigger': {{'processingTime': '1 second'}}, 'serve': {serve!r}}}"]
+
+
+def test_addresses_and_silence_reach_the_start_as_one_value(tmp_path: Path) -> None:
+    options = [
+        "--health-port=8080",
+        "--health-host=::",
+        "--silent-after-s=60",
+        "--metrics-port=0",
+        "--metrics-host=10.0.0.1",
+    ]
+    with run(tmp_path, "tells_its_options", *options) as one:
+        assert one.ended() == EXIT_FENCED
+    serve = tpc.Serve(health="[::]:8080", metrics="10.0.0.1:0", silent_after_s=60.0)
+    assert one.notes() == [f"options {{'serve': {serve!r}}}"]
 
 
 def test_a_script_runs_with_its_arguments(tmp_path: Path) -> None:
@@ -195,6 +236,9 @@ def test_a_script_that_dies_of_a_signal_is_restarted_and_its_end_is_told_as_shel
         (["my_job:pipeline", "--strategy", "fixed", "--interval-s", "3"], "--interval-s: not of --strategy fixed"),
         (["my_job:pipeline", "--jitter-factor", "2"], "jitter_factor is from 0 to 1"),
         (["my_job:pipeline", "--strategy", "none"], "exponential"),
+        (["my_job:pipeline", "--health-port", "65536"], "health=65536 is no place to serve at"),
+        (["my_job:pipeline", "--metrics-host", "0.0.0.0"], "say both"),
+        (["my_job:pipeline", "--ui-port", "1", "--ui-host", "0.0.0.0"], "there is no token"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_started(arguments: list[str], told: str) -> None:

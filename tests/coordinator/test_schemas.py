@@ -15,7 +15,7 @@ import tpc
 from tests.core.builders import generation_body, intent, manifest
 from tests.support.feed import Feed
 from tpc.__main__ import app
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations.commands.acceptance import accept_schema
@@ -76,7 +76,7 @@ def test_a_changed_type_is_refused_before_anything_is_written_until_it_is_accept
     with pytest.raises(SchemaChangedError, match="'value' was string and is bigint"):
         job.run("id", "value")
     pipeline = job.pipeline(["id", "value"])
-    accept_schema(pipeline.log, LocalFiles(job.checkpoint), "archive", pipeline.columns()["archive"], "back again")
+    accept_schema(pipeline.log, LocalCheckpoint(job.checkpoint), "archive", pipeline.columns()["archive"], "back again")
     job.run("id", "value")
 
 
@@ -98,18 +98,18 @@ def log_of(place: Path, *records: Any) -> LocalLog:
 def test_there_must_be_a_change_to_accept(tmp_path: Path, sink: str, columns: Any, what: str) -> None:
     log = log_of(tmp_path)
     with pytest.raises(ConfigurationError, match=what):
-        accept_schema(log, LocalFiles(tmp_path), sink, columns, "why not")
+        accept_schema(log, LocalCheckpoint(tmp_path), sink, columns, "why not")
     assert log.slots() == [1]
 
 
 def test_a_decided_epoch_is_finished_with_the_columns_that_it_had(tmp_path: Path) -> None:
     log = log_of(tmp_path, intent(manifest(0)))
     with pytest.raises(ConfigurationError, match="epoch 0 is decided and not complete"):
-        accept_schema(log, LocalFiles(tmp_path), "a", None, "why not")
+        accept_schema(log, LocalCheckpoint(tmp_path), "a", None, "why not")
     assert log.slots() == [1, 2]
 
 
 def test_with_a_pipeline_its_columns_are_accepted_and_no_others(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    accept_schema(log, LocalFiles(tmp_path), "a", (("id", "string"),), "wider now")
+    accept_schema(log, LocalCheckpoint(tmp_path), "a", (("id", "string"),), "wider now")
     assert Journal(log).open().schemas == {"a": (("id", "string"),)}

@@ -356,7 +356,7 @@ def test_a_new_topic_of_a_pattern_is_on_record_once_it_is_read_and_missed_when_i
     assert inputs is not None
     assert sources_of(inputs)[0].ids == {name: topics.kafka.topic_id(name) for name in (first, second)}
     assert topics.ids("orders") == [1, 2]
-    topics.kafka.admin.delete_topics([second])[second].result(20)
+    topics.kafka.delete(second)
     with pytest.raises(StateLostError, match=f"topic '{second}'.*is not there"):
         topics.run(line)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+import tpc
 from tests.coordinator.operations.monitoring.test_health import HOST, free_port, got
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.kernel.coordinator import Coordinator
@@ -67,7 +68,7 @@ def port() -> Iterator[int]:
 
 
 def test_a_started_pipeline_is_ready_and_its_port_is_closed_with_its_query(port: int, tmp_path: Path) -> None:
-    query = cast(Any, PipelineWithoutSpark(tmp_path / "checkpoint", port).start(health_port=port))
+    query = cast(Any, PipelineWithoutSpark(tmp_path / "checkpoint", port).start(serve=tpc.Serve(health=port)))
     assert query.seen_at_start == (200, 200)
     assert got(port, READINESS)[0] == 200
     query.stop()
@@ -76,7 +77,7 @@ def test_a_started_pipeline_is_ready_and_its_port_is_closed_with_its_query(port:
 def test_a_start_that_fails_after_recovery_closes_the_port(port: int, tmp_path: Path) -> None:
     pipeline = PipelineWithoutSpark(tmp_path / "checkpoint", port, ValueError("the query cannot be planned"))
     with pytest.raises(ValueError, match="cannot be planned"):
-        pipeline.start(health_port=port)
+        pipeline.start(serve=tpc.Serve(health=port))
 
 
 def test_a_start_that_is_refused_closes_the_port(port: int, tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_a_start_that_is_refused_closes_the_port(port: int, tmp_path: Path) -> N
     holder = running.coordinator()
     holder.lock()
     with pytest.raises(CheckpointInUseError):
-        running.start(health_port=port)
+        running.start(serve=tpc.Serve(health=port))
     holder.close()
 
 
@@ -92,6 +93,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_written(tmp_path: Pa
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(ConfigurationError, match="health cannot be served at") as caught:
-            PipelineWithoutSpark(tmp_path / "checkpoint", port).start(health_port=port)
-    assert "health_port=" in caught.value.remedy
+            PipelineWithoutSpark(tmp_path / "checkpoint", port).start(serve=tpc.Serve(health=port))
+    assert "health=" in caught.value.remedy
     assert not (tmp_path / "checkpoint").exists()

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+import tpc
 from tests.coordinator.operations.monitoring.test_health import HOST, free_port
 from tests.coordinator.test_start_health import PipelineWithoutSpark
 from tests.support.processes import DEADLINE_S, eventually
@@ -24,8 +25,8 @@ TOKEN = "a-token-not-to-be-seen"
 class PipelineWithPage(PipelineWithoutSpark):
     """Its query asks for health when it starts, at a port of its own."""
 
-    def begin(self, **options: Any) -> Any:
-        return cast(Any, self.start(health_port=self.port, **options))
+    def begin(self, **served: Any) -> Any:
+        return cast(Any, self.start(serve=tpc.Serve(health=self.port, **served)))
 
 
 def pipeline_at(checkpoint: Path, failure: Exception | None = None) -> PipelineWithPage:
@@ -49,7 +50,7 @@ def is_closed(port: int) -> bool:
 @pytest.mark.slow
 def test_a_started_pipeline_shows_itself_and_its_port_is_closed_with_its_query(tmp_path: Path) -> None:
     port = free_port()
-    query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=port)
+    query = pipeline_at(tmp_path / "checkpoint").begin(page=port)
     eventually(lambda: "job#1" in page(port), "the first look at the log")
     assert "generation</dt><dd>1" in page(port, "pipelines/0")
     asked = page(port, "pipelines/0/sinks")  # through connections of its own
@@ -62,7 +63,7 @@ def test_a_started_pipeline_shows_itself_and_its_port_is_closed_with_its_query(t
 
 def test_an_open_stream_of_events_does_not_hold_up_the_end_of_the_query(tmp_path: Path) -> None:
     port = free_port()
-    query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=port)
+    query = pipeline_at(tmp_path / "checkpoint").begin(page=port)
     with urllib.request.urlopen(f"http://{HOST}:{port}/events", timeout=DEADLINE_S) as stream:
         assert any(line == b"event: read\n" for line in stream)  # it waits for what comes next
         query.stop()
@@ -77,7 +78,7 @@ def test_a_start_that_fails_closes_the_port(error: type[Exception], tmp_path: Pa
     if error is CheckpointInUseError:
         holder.lock()
     with pytest.raises(error):
-        pipeline.begin(ui_port=port)
+        pipeline.begin(page=port)
     holder.close()
     assert is_closed(port)
 
@@ -86,8 +87,8 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_written(tmp_path: Pa
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(ConfigurationError, match="the page cannot be served at") as caught:
-            pipeline_at(tmp_path / "checkpoint").begin(ui_port=port)
-    assert "ui_port=" in caught.value.remedy
+            pipeline_at(tmp_path / "checkpoint").begin(page=port)
+    assert "page=" in caught.value.remedy
     assert caught.value.pipeline == "job"
     assert not (tmp_path / "checkpoint").exists()
 
@@ -98,17 +99,18 @@ def test_where_health_cannot_be_served_the_page_is_not_either(tmp_path: Path) ->
         socket.create_server((HOST, 0)) as listener,
         pytest.raises(ConfigurationError, match="health cannot be served"),
     ):
-        pipeline_at(tmp_path / "checkpoint").start(ui_port=port, health_port=listener.getsockname()[1])
+        serve = tpc.Serve(page=port, health=listener.getsockname()[1])
+        pipeline_at(tmp_path / "checkpoint").start(serve=serve)
     assert is_closed(port)
 
 
 def test_another_address_needs_the_token_and_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     with pytest.raises(ConfigurationError, match="there is no token"):
-        pipeline_at(tmp_path / "checkpoint").begin(ui_port=port, ui_host="0.0.0.0")
+        pipeline_at(tmp_path / "checkpoint").begin(page=f"0.0.0.0:{port}")
     assert not (tmp_path / "checkpoint").exists()
     monkeypatch.setenv("TPC_UI_TOKEN", TOKEN)
-    query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=port, ui_host="0.0.0.0")
+    query = pipeline_at(tmp_path / "checkpoint").begin(page=f"0.0.0.0:{port}")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         page(port)
     assert TOKEN not in page(port, headers={"Authorization": f"Bearer {TOKEN}"})
@@ -118,13 +120,13 @@ def test_another_address_needs_the_token_and_asks_for_it(tmp_path: Path, monkeyp
 def test_without_its_packages_the_start_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tpc.coordinator.operations.page.ui_server.NEEDED", ("not_installed_here",))
     with pytest.raises(ConfigurationError, match="not_installed_here is not installed"):
-        pipeline_at(tmp_path / "checkpoint").begin(ui_port=0)
+        pipeline_at(tmp_path / "checkpoint").begin(page=0)
     assert not (tmp_path / "checkpoint").exists()
 
 
 def test_of_a_free_port_the_log_tells_the_address(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tpc")
-    query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=0)
+    query = pipeline_at(tmp_path / "checkpoint").begin(page=0)
     [told] = re.findall(r"the page of job: http://127.0.0.1:(\d+)/", caplog.text)
     assert "Pipelines" in page(int(told))
     query.stop()

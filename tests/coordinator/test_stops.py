@@ -21,10 +21,10 @@ from tests.support.processes import eventually
 from tpc import failpoints
 from tpc.coordinator import EngineSettings
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.operations.supervision.job_process import await_end
 from tpc.coordinator.spark import orderly_stop
 from tpc.coordinator.spark.query import PipelineQuery
 from tpc.coordinator.spark.query_log import SparkLog
+from tpc.coordinator.spark.sigterm import await_end
 from tpc.errors import DeterminismError, TransientError, UnknownOutcomeError
 from tpc.sink import Verdict
 
@@ -185,7 +185,7 @@ class Terminations(StreamingQueryListener):
         self.told.append(event.exception)
 
 
-def test_spark_takes_a_batch_that_it_begins_after_a_stop_was_asked_for_as_stopped_and_not_as_failed(
+def test_spark_takes_a_batch_that_begins_after_a_stop_request_as_stopped_not_failed(
     deployed: Deployments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`spark.streams.awaitAnyTermination` and listeners of the session are told by Spark alone."""
@@ -306,5 +306,5 @@ def test_after_a_crash_another_program_is_told_to_start_the_old_one_first(
         query = deployed.start()
         with pytest.raises(DeterminismError) as caught:
             query.awaitTermination(DEADLINE_S)
-    assert caught.value.remedy.startswith("start once with the code and the tables of before")
+    assert caught.value.remedy.startswith("start once with the old code and the old tables")
     assert f"epoch {newest} is decided and runs again" in caplog.text

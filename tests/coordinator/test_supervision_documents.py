@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import configparser
-import inspect
 import re
 import shlex
 from dataclasses import fields
@@ -14,11 +13,11 @@ import pytest
 import typer
 import yaml  # type: ignore[import-untyped]  # it ships none
 
+import tpc
 from tpc.__main__ import app
 from tpc.coordinator.operations.monitoring.health import LIVENESS, READINESS
+from tpc.coordinator.operations.supervision.exit_codes import FINAL
 from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
-from tpc.coordinator.operations.supervision.supervisor import FINAL
-from tpc.coordinator.spark.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = (ROOT / "docs" / "how-to" / "run-under-a-supervisor.md").read_text()
@@ -105,8 +104,7 @@ def test_the_deployment_s_probes_ask_the_paths_of_the_code_at_the_port_that_the_
 
 
 def test_by_default_an_epoch_may_take_as_long_as_the_deployment_says() -> None:
-    default = inspect.signature(Pipeline.start).parameters["silent_after_s"].default
-    assert f"--silent-after-s={default:g}" in block("yaml")
+    assert f"--silent-after-s={tpc.Serve().silent_after_s:g}" in block("yaml")
 
 
 def test_the_exit_codes_that_are_not_restarted_are_named_as_they_are() -> None:

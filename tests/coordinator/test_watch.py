@@ -12,14 +12,15 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryClock
 from tests.support.terminal import run_in_terminal
 from tpc.__main__ import app
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.kernel.source_lag import SourceLag
 from tpc.coordinator.operations.commands.screen import Frame, Screen, ago
-from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.operations.page.log_watcher import Watched
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
-from tpc.coordinator.spark.source_lag import SourceLag, SourceLagNote
+from tpc.coordinator.spark.source_lag import SourceLagNote
 from tpc.errors import ConfigurationError, CorruptionError, ParkedError, TransientError
 from tpc.records import RecordKind
 
@@ -35,7 +36,7 @@ class World:
         self.journal = Journal(self.log)
         self.journal.append(RecordKind.GENERATION, generation_body(1))
         self.clock = MemoryClock()
-        self.screen = Screen(Watched(0, lambda: (self.log, LocalFiles(checkpoint)), self.clock), self.clock)
+        self.screen = Screen(Watched(0, lambda: (self.log, LocalCheckpoint(checkpoint)), self.clock), self.clock)
 
     def decide(self, epoch: int) -> None:
         self.journal.append(*intent(manifest(epoch, {"a": 2, "b": 1})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import started
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import ConfigurationError, FencedError, ParkedError, TransientError
@@ -129,5 +131,40 @@ def tells_its_options() -> Pipeline:
     def begin(options: dict[str, Any]) -> Any:
         note(f"options {options}")
         raise FencedError("that was all")
+
+    return ToyPipeline(begin)
+
+
+def needs_a_package() -> Pipeline:
+    importlib.import_module("no_such_package")
+    return runs()
+
+
+def runs_into_a_package() -> Pipeline:
+    return ToyPipeline(lambda _: importlib.import_module("no_such_package"))
+
+
+def is_told_of_a_package() -> Pipeline:
+    def begin(_: dict[str, Any]) -> Any:
+        try:
+            importlib.import_module("no_such_package")
+        except ImportError as error:
+            raise ConfigurationError("a sink needs no_such_package", remedy="pip install it.") from error
+
+    return ToyPipeline(begin)
+
+
+def holds() -> Pipeline:
+    """Holds a checkpoint as long as it runs; its process is in the file `job`."""
+
+    def begin(_: dict[str, Any]) -> Any:
+        directory = Path(os.environ["TOY_DIR"])
+        lock = CheckpointLock(directory / "checkpoint")
+        lock.acquire()
+        (directory / "job").write_text(str(os.getpid()))
+        note("holds")
+        query = ToyQuery()
+        query.lock = lock  # type: ignore[attr-defined]
+        return query
 
     return ToyPipeline(begin)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tpc.fold import fold
 from tpc.handles import Handle, PipelineId
 from tpc.history import History
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.records import Record, RecordKind
 from tpc.sink import Committable
 
@@ -39,8 +39,8 @@ def manifest(
         )
         for name, count in (sinks or {"a": 1, "b": 1}).items()
     }
-    barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),), None, stateful)
-    return Manifest(JOB, generation, epoch, barrier, parts, {"rows": 3}, digest_kind)
+    epoch_input = EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),), None, stateful)
+    return Manifest(JOB, generation, epoch, epoch_input, parts, {"rows": 3}, digest_kind)
 
 
 def generation_body(generation: int, **more: object) -> dict[str, object]:

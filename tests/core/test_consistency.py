@@ -101,7 +101,7 @@ def test_a_sink_that_a_pending_intent_names_must_be_there(identities: dict[str, 
     assert (caught.value.sink, caught.value.epoch) == ("b", 1)
     assert "tpc recover" in caught.value.remedy
     assert "tpc resolve" in caught.value.remedy
-    assert ("its old name was 'b': give it to 'renamed' again" in caught.value.remedy) == ("renamed" in identities)
+    assert ("give 'renamed' (same system) its old name 'b' again" in caught.value.remedy) == ("renamed" in identities)
 
 
 def test_a_sink_that_a_pending_intent_names_must_be_the_same_system() -> None:
@@ -156,7 +156,7 @@ def test_a_renamed_sink_is_told_from_one_that_was_left_out() -> None:
     old = record.sinks["b"]
     with pytest.raises(ConfigurationError, match="'b' is not part of the pipeline any more") as caught:
         check_removed_sinks(record, {"a": record.sinks["a"], "new": "elsewhere", "renamed": old})
-    assert "you renamed it? its old name was 'b': give it to 'renamed' again" in caught.value.remedy
+    assert "if you renamed it: give 'renamed' (same system) its old name 'b' again" in caught.value.remedy
     with pytest.raises(ConfigurationError) as caught:
         check_removed_sinks(record, {"a": old, "new": "elsewhere"})
     assert "renamed" not in caught.value.remedy

@@ -135,7 +135,7 @@ def test_a_sink_that_reports_more_has_lost_nothing_and_somebody_else_is_looked_f
     assert "who else writes under this pipeline's name" in error.remedy
 
 
-def test_a_given_up_epoch_that_whose_end_is_unknown_may_be_reported_until_a_later_one_is_committed() -> None:
+def test_a_given_up_epoch_of_unknown_outcome_may_be_reported_until_a_later_commit() -> None:
     given_up = Resolution(1, "b", Action.ACCEPT_LOSS, "gone", "anna")
     handle = str(manifest(1).committables("b")[0].handle)
     kind, body = complete(1)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.builders import JOB, begun, branch, complete, generation_body, intent, manifest, records
 from tpc.errors import CorruptionError
 from tpc.fold import fold
+from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.records import RecordKind
 
@@ -39,6 +42,9 @@ def test_a_repair_stands_in_the_place_of_the_lost_branch() -> None:
         ([(RecordKind.GENERATION, generation_body(1))], "generation 1 follows 1"),
         ([(RecordKind.GENERATION, generation_body(2, pipeline="other"))], "belongs to pipeline other"),
         ([(RecordKind.REPAIR, {"epoch": 0, "generation": 1, "replacements": {}})], "not pending"),
+        ([intent(replace(manifest(0), pipeline=PipelineId("other")))], "belongs to pipeline other#1"),
+        ([intent(manifest(0)), (RecordKind.REMOVAL, {"sink": "a"})], "removes sink a, which decided epoch 0 waits for"),
+        ([(RecordKind.MOVED, {"to": "elsewhere"}), intent(manifest(0))], "the log was moved to elsewhere"),
     ],
 )
 def test_records_that_contradict_each_other_are_corruption(bodies: list, what: str) -> None:  # type: ignore[type-arg]  # bodies of every kind
@@ -79,8 +85,8 @@ def test_the_log_is_cut_only_at_a_generation_record_that_leaves_enough_epochs() 
     for epoch in range(10, 14):
         bodies += [intent(manifest(epoch)), complete(epoch)]  # type: ignore[list-item]  # bodies are mappings of every kind
     history = fold(records(*bodies))
-    assert history.cut(keep_epochs=5) == 1
-    assert history.cut(keep_epochs=4) == 22
+    assert history.prune_floor(keep_epochs=5) == 1
+    assert history.prune_floor(keep_epochs=4) == 22
 
 
 def test_trimming_forgets_epochs_below_the_floor_but_not_what_decides() -> None:

@@ -235,7 +235,7 @@ def test_an_accepted_state_lets_the_differing_replay_pass() -> None:
     assert effects == [Return(0)]
 
 
-def test_other_rows_for_a_lost_branch_are_written_by_hand_since_no_accepted_state_brings_them_back() -> None:
+def test_other_rows_for_a_lost_branch_must_be_written_by_hand() -> None:
     made = manifest(3, stateful=True)
     accepted = Resolution(3, "", Action.ACCEPT_STATE, "checked", "op")
     begin = Opened(begun(intent(made), (RecordKind.RESOLUTION, accepted.to_json())))
@@ -420,7 +420,7 @@ def test_a_resolved_sink_is_not_committed_but_given_up() -> None:
     history = begun(intent(manifest(0)), (RecordKind.RESOLUTION, resolution.to_json()))
     _, effects = run(Opened(history), Stored(), Owned())
     assert effects[0].handles == {str(branch("b", 0).committable.handle)}  # type: ignore[union-attr]  # any other effect fails the test
-    assert effects[0].abandoned == {str(branch("a", 0).committable.handle)}  # type: ignore[union-attr]  # any other effect fails the test
+    assert effects[0].given_up == {str(branch("a", 0).committable.handle)}  # type: ignore[union-attr]  # any other effect fails the test
 
 
 def test_a_skipped_epoch_stops_the_pipeline() -> None:

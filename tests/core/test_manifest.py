@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.builders import branch, manifest
 from tpc.handles import Handle, PipelineId
 from tpc.json import canonical, parse
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import Committable
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -38,10 +38,10 @@ def manifests(draw: st.DrawFn) -> Manifest:
         return SinkPart(draw(TEXT), draw(TEXT), draw(NUMBERS), draw(TEXT), tuple(branches), previous)
 
     offsets = st.lists(TEXT, max_size=3).map(tuple)
-    barrier = Barrier(draw(TEXT), draw(offsets), draw(offsets), draw(st.none() | TEXT), draw(st.booleans()))
+    epoch_input = EpochInput(draw(TEXT), draw(offsets), draw(offsets), draw(st.none() | TEXT), draw(st.booleans()))
     sinks = {name: part(name) for name in draw(st.lists(NAMES, max_size=3, unique=True))}
     counts = draw(st.dictionaries(TEXT, NUMBERS, max_size=3))
-    return Manifest(pipeline, generation, epoch, barrier, sinks, counts, draw(st.none() | TEXT))
+    return Manifest(pipeline, generation, epoch, epoch_input, sinks, counts, draw(st.none() | TEXT))
 
 
 @given(manifests())
@@ -68,7 +68,7 @@ def test_the_intent_stays_below_a_kilobyte_per_branch_with_the_longest_names() -
 
     def size(branches: int) -> int:
         part = SinkPart("kind", "identity", big, "f" * 16, tuple(map(one, range(branches))), big)
-        return len(canonical(Manifest(pipeline, 1, big, Barrier("", (), ()), {"s": part}).to_json()))
+        return len(canonical(Manifest(pipeline, 1, big, EpochInput("", (), ()), {"s": part}).to_json()))
 
     assert size(101) - size(1) < 100 * 1000
     assert size(0) < 1000

@@ -35,7 +35,7 @@ def test_the_order_column_keeps_its_meaning(how: str) -> None:
     [
         ([], "add", "needs key columns"),
         (["k"], {"k": "add"}, "key columns cannot be merged"),
-        (["k"], "sum", "'sum' is not known.*replace, add, min, max, keep"),
+        (["k"], "sum", "unknown merge 'sum'.*replace, add, min, max, keep"),
     ],
 )
 def test_what_makes_no_merge_is_refused_with_the_remedy(key: list[str], merge: str | dict[str, str], what: str) -> None:
@@ -48,3 +48,11 @@ def test_keep_alone_may_store_its_order() -> None:
     assert plan.order_is_stored
     assert set(plan.kept) == {"a", "at"}
     assert not merge_plan(["k"], {"a": "keep", "at": "max"}, "at").order_is_stored
+
+
+def test_the_order_that_a_target_keeps_of_a_row_comes_from_the_row_that_it_keeps() -> None:
+    columns = {"a": MergeHow.KEEP, "at": MergeHow.MIN}
+    assert MergePlan(("k",), columns, "at").kept == ("a", "at")
+    assert MergePlan(("k",), {**columns, "at": MergeHow.MAX}, "at").kept == ("a",)
+    assert MergePlan(("k",), {**columns, "at": MergeHow.KEEP}, "at").kept == ("a", "at")
+    assert MergePlan(("k",), columns).kept == ("a",)

@@ -46,7 +46,7 @@ def test_zeros_are_damaged() -> None:
 def test_a_record_of_an_unknown_kind_was_written_by_another_version() -> None:
     envelope: JSONObject = {"format": FORMAT_VERSION, "slot": 5, "kind": "new", "nonce": "n", "body": {}, "after": ""}
     data = canonical({**envelope, "checksum": digest(canonical(envelope))}) + b"\n"
-    with pytest.raises(LogFormatError, match="slot 5 of the log holds a kind of record that is not known: new"):
+    with pytest.raises(LogFormatError, match="slot 5 of the log holds a record of an unknown kind: new"):
         decode(data, 5)
 
 

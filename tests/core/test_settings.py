@@ -44,7 +44,7 @@ def test_a_missing_variable_is_named_with_the_remedy(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("PG_DSN", raising=False)
     with pytest.raises(ConfigurationError, match="environment variable PG_DSN is not set") as caught:
         resolve(tpc.env("PG_DSN"))
-    assert "spark.executorEnv.PG_DSN" in caught.value.remedy
+    assert "every process of the pipeline" in caught.value.remedy
 
 
 def test_an_empty_variable_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_the_path_of_a_secret_file_is_absolute() -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot be read.*: No such file"), (b"\xff\xfe", "it is no text"), (b"\n", "is empty")],
+    [(None, "cannot be read.*: No such file"), (b"\xff\xfe", "it is not UTF-8 text"), (b"\n", "is empty")],
     ids=["missing", "no text", "empty"],
 )
 def test_a_secret_file_without_a_value_is_named(path: Path, content: bytes | None, words: str) -> None:

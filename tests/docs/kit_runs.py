@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TIME_LIMIT_S = 180
+TIME_LIMIT_S = 400
 
 
 def run_kit(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ SHOWN = {
     DOCS / "how-to" / "judge-commands.md": ("commands_to_events",),
 }
 """Pages whose code is that of programs, each with theirs."""
-NO_PROGRAMS = ("sqlite_sink", "delta_sink", "chaos_orders")
+NO_PROGRAMS = ("sqlite_sink", "delta_sink", "valkey_sink", "chaos_orders")
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith(NO_PROGRAMS)]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -18,13 +18,11 @@ from tests.docs.examples import EXAMPLES, ROOT, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.kills.events import Killed
-from tpc.chaos.kills.killer import Killer
+from tpc.chaos.kills.killed_run import KilledRun
 from tpc.chaos.kills.plan import Kill, Step, StepKill
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import log_of
-from tpc.coordinator.operations.supervision.restarts import FixedDelay
-from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 
 # Two hours of events, one timestamp every 15 seconds, in five epochs of some 24 minutes each. The watermark moves
 # between epochs; Spark drops what is behind the one before the last, here never more than 56 minutes behind.
@@ -90,20 +88,9 @@ class World:
             # A life of half a minute does not earn back the optimising compiler: without it half the CPU time.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-
-        def on_event(event: SupervisorEvent) -> None:
-            if event.kind == "started":
-                killer.watch(event.process)
-
-        with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
-            code = supervise(
-                [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
-                strategy=FixedDelay(attempts=len(plan), delay_s=0.1),
-                on_event=on_event,
-                env=environment,
-                stdout=output.fileno(),
-            )
-        return code, killer.kills
+        steps = Path(mkdtemp(dir=self.directory))
+        made = KilledRun(program, plan, place=steps, log=self.directory / "output", environment=environment)
+        return made.run(), made.kills
 
     def output(self) -> str:
         return (self.directory / "output").read_text(errors="replace")[-4000:]

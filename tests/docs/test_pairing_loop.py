@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -20,13 +20,11 @@ from tests.docs.examples import EXAMPLES, ROOT, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.kills.events import Killed
-from tpc.chaos.kills.killer import Killer
+from tpc.chaos.kills.killed_run import KilledRun
 from tpc.chaos.kills.plan import Kill, Step, StepKill
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import log_of
-from tpc.coordinator.operations.supervision.restarts import FixedDelay
-from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 
 TIMESTAMPS, STEP_S, SEED, EVENTS_PER_EPOCH = 480, 15, 7, 45
 LATE_S = 3600
@@ -76,26 +74,21 @@ class World:
     directory: Path
     name: str
 
-    def run(self, plan: tuple[Kill, ...], *, restarts: int | None = None) -> tuple[int, list[Killed]]:
-        """Run the example, killed as planned and restarted by a supervisor: to its end, or so many times."""
+    def run(self, plan: tuple[Kill, ...], *, once: bool = False) -> tuple[int, list[Killed]]:
+        """Run the example, killed as planned and restarted by a supervisor: to its end, or `once`."""
         program = ["pairing_loop", "--kafka", self.kafka.bootstrap, "--postgres", self.postgres.dsn, "--until-end"]
         program += ["--directory", str(self.directory / "service"), "--name", self.name]
         program += ["--files", str(self.directory / "pairs"), "--events-per-epoch", str(EVENTS_PER_EPOCH)]
         environment = {**os.environ, "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{ROOT}"}
-
-        def on_event(event: SupervisorEvent) -> None:
-            if event.kind == "started":
-                killer.watch(event.process)
-
-        with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
-            code = supervise(
-                [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
-                strategy=FixedDelay(attempts=len(plan) if restarts is None else restarts, delay_s=0.1),
-                on_event=on_event,
-                env=environment,
-                stdout=output.fileno(),
-            )
-        return code, killer.kills
+        made = KilledRun(
+            program,
+            plan,
+            place=Path(mkdtemp(dir=self.directory)),
+            log=self.directory / "output",
+            environment=environment,
+            on_kill=lambda _kill: made.close() if once else None,
+        )
+        return made.run(), made.kills
 
     def output(self) -> str:
         return (self.directory / "output").read_text(errors="replace")[-4000:]

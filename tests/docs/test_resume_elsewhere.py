@@ -167,7 +167,7 @@ def test_after_a_program_that_was_killed_each_event_is_taken_by_the_one_or_by_th
     kills: list[Killed] = []
     for _ in range(STARTS):
         if not kills:
-            _, kills = world.run((StepKill(Step.BETWEEN_COMMITS, epochs=3),), restarts=0)
+            _, kills = world.run((StepKill(Step.BETWEEN_COMMITS, epochs=3),), once=True)
     assert len(kills) == 1, world.output()
     directory = tmp_path / "service"
     monkeypatch.setenv("TPC_LOG", str(directory))

@@ -13,12 +13,12 @@ import pytest
 
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tpc.chaos.servers.postgres import PostgresServer
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.clock import SystemClock
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.operations import actions
-from tpc.coordinator.operations.page.asking import AskedSinks, PipelineSinks
+from tpc.coordinator.operations.page.log_watcher import Watched
 from tpc.coordinator.operations.page.pages import epoch_page, sinks_page
-from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.operations.page.sink_answers import AskedSinks, PipelineSinks
 from tpc.errors import ParkedError, RepairNeededError
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
@@ -146,7 +146,7 @@ def test_an_operator_s_recorded_loss_lets_a_parked_pipeline_go_on(systems: Syste
     job.run_with({}, ParkedError)
     pipeline = job.pipeline()
     resolution = Resolution(1, "airports", Action.MARK_COMMITTED, "tallies put right by hand", "anna")
-    actions.resolve(pipeline.log, LocalFiles(job.checkpoint), resolution)
+    actions.resolve(pipeline.log, LocalCheckpoint(job.checkpoint), resolution)
     systems.mongo.db["airports"].drop_indexes()
     job.feed(1, carrier="B", delay=5)
     job.run()

@@ -226,6 +226,8 @@ def _try_cuts(
     sink: str, content: Callable[[Sequence[Row], Cut], Any], name: str, case: Case, data: st.DataObject
 ) -> None:
     rows = data.draw(st.lists(case.row(), min_size=1, max_size=8))
+    if len(rows) == 1:
+        return  # hypothesis begins with the simplest of all inputs, and one row has one cut
     expected = content(rows, whole(rows))
     for cut in (data.draw(cuts(rows)), each(rows), spread(rows)):
         GENERATED[sink, case.word, name] += 1

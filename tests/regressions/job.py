@@ -18,12 +18,13 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.feeding.pass_report import PassReport
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import CheckContext, Committable, Sink, Writer
 from tpc.sinks import KafkaOffsetsSink
 from tpc.sinks.kafka.offsets.writer import offsets_batch
@@ -88,7 +89,9 @@ class Term:
     def __init__(self, job: Job) -> None:
         self.job = job
         log = LocalLog(job.checkpoint / "tpc" / "log")
-        self.coordinator = Coordinator(job.pipeline, job.sinks, log, LocalFiles(job.checkpoint), job.settings)
+        self.coordinator = Coordinator(
+            job.pipeline, job.sinks, log, SparkRuntime(LocalFiles(job.checkpoint)), job.settings
+        )
         self.engine = self.coordinator.engine
 
     def run(self, epoch: int, ids: Collection[int]) -> None:
@@ -129,11 +132,11 @@ class Pass:
         for sink in self.term.job.sinks:
             made = [(self._branch(sink, epoch, partition, ids), ids) for partition, ids in self._tasks(sink).items()]
             branches = tuple(Branch(committable, _digest(ids)) for committable, ids in made if committable is not None)
-            identity = self.term.engine.claim["sinks"][sink.name]
+            identity = self.term.engine.generation_fields["sinks"][sink.name]
             before = history.last_epoch_of(sink.name)
             parts[sink.name] = SinkPart(sink.kind, identity, len(self.ids), _digest(self.ids), branches, before)
-        barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
-        return Manifest(self.term.job.pipeline, generation, epoch, barrier, parts, {"rows": len(self.ids)})
+        epoch_input = EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
+        return Manifest(self.term.job.pipeline, generation, epoch, epoch_input, parts, {"rows": len(self.ids)})
 
     def _tasks(self, sink: Sink) -> dict[int, list[int]]:
         if sink.merge is not None or isinstance(sink, KafkaOffsetsSink):

@@ -28,14 +28,15 @@ from pathlib import Path
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.handles import PipelineId
 from tpc.sinks import KafkaOffsetsSink, KafkaSink
 
 name, checkpoint, servers, topic, group = sys.argv[1:]
 sinks = [KafkaSink(topic, servers=servers, name="kafka"), KafkaOffsetsSink(group, servers=servers, name="offsets")]
 log = LocalLog(Path(checkpoint) / "tpc" / "log")
-coordinator = Coordinator(PipelineId(name), sinks, log, LocalFiles(Path(checkpoint)), EngineSettings())
+coordinator = Coordinator(PipelineId(name), sinks, log, SparkRuntime(LocalFiles(Path(checkpoint))), EngineSettings())
 coordinator.finish()
 print(coordinator.engine.state.last_complete, flush=True)
 """

@@ -15,9 +15,9 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import Sink, Validator
 from tpc.sinks import EffectSink, FileSink, KafkaSink, MongoSink
-from tpc.sinks.kafka.cluster.facts import Facts
+from tpc.sinks.kafka.cluster.broker_limits import BrokerLimits
 
-FACTS: JSONObject = Facts(5, 60_000, 5_000).to_hint()
+FACTS: JSONObject = BrokerLimits(5, 60_000, 5_000).to_hint()
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 

@@ -29,7 +29,7 @@ FILES = (
     "tests/docs/test_classified_tickets.py",
     "tests/chaos/demo/test_demo_processes.py",
     "tests/docs/test_delta_sink.py",
-    "tests/coordinator/test_late_plans.py",
+    "tests/coordinator/test_overwritten_offsets.py",
     "tests/coordinator/spark/test_state_schema.py",
     "tests/sinks/kafka/test_outage.py",
     "tests/sinks/kafka/test_secured.py",  # make clusters
@@ -57,6 +57,7 @@ FILES = (
     "tests/test_packaging.py",
     "tests/testing/test_broken_sinks.py",
     "tests/testing/test_broken_data.py",
+    "tests/testing/test_broken_handles.py",
     "tests/chaos/matrix/test_power.py",  # make chaos
     "tests/chaos/servers/test_kafka.py",
     "tests/chaos/servers/test_stack.py",

@@ -50,10 +50,27 @@ class KafkaTopics:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(DEADLINE_S)
         self._see(topic, partitions)
 
+    def delete(self, topic: str) -> None:
+        """Delete it, and wait until clients are told so."""
+        self.admin.delete_topics([topic], operation_timeout=DEADLINE_S)[topic].result(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while self._is_seen(topic):
+            assert time.monotonic() < deadline, f"{topic} does not go out of sight"
+            time.sleep(0.02)
+
+    def _is_seen(self, topic: str) -> bool:
+        try:
+            self.topic_id(topic)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return False
+        return True
+
     def recreate(self, topic: str, *, partitions: int) -> None:
         """Delete it, and create another one of its name."""
         before = self.topic_id(topic)
-        self.admin.delete_topics([topic])[topic].result(DEADLINE_S)
+        self.delete(topic)
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1)
 
         def create() -> None:

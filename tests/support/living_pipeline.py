@@ -13,7 +13,7 @@ from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import Handle, PipelineId
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import CheckContext, Sink
 
 SCHEMA = pa.schema([("id", pa.int64()), ("words", pa.string())])
@@ -33,7 +33,7 @@ class LivingPipeline:
         self.engine = Engine(journal, self.participants, MemoryClock(), EngineSettings(), NOTHING_NOTED)
         self.participants.check({sink.name: CheckContext(self.pipeline, SCHEMA, 1)})
         self.identity = self.participants.identities()[sink.name]
-        self.engine.claim = {"sinks": {sink.name: self.identity}, "query_id": "q"}
+        self.engine.generation_fields = {"sinks": {sink.name: self.identity}, "query_id": "q"}
         self.engine.recover()
         self.feeds = True
         """Whether the next epoch has a row for the sink."""
@@ -53,8 +53,8 @@ class LivingPipeline:
         name, history = self.sink.name, self.engine.journal.history
         branches = (self._branch(epoch, generation),) if self.feeds else ()
         part = SinkPart(self.sink.kind, self.identity, len(branches), "00", branches, history.last_epoch_of(name))
-        barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
-        return Manifest(self.pipeline, generation, epoch, barrier, {name: part}, {"rows": 1})
+        epoch_input = EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
+        return Manifest(self.pipeline, generation, epoch, epoch_input, {name: part}, {"rows": 1})
 
     def _branch(self, epoch: int, generation: int) -> Branch:
         handle = Handle(self.pipeline, generation, self.sink.name, epoch, 0, 1)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tpc.chaos.simulator.copied_log import CopiedLog
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.errors import PutUnknownError, TransientError
+from tpc.support import deadlines
+
+Result = TypeVar("Result")
 
 NOTHING_NOTED = ParkedNote(Path("nowhere"))
 
@@ -58,3 +62,7 @@ class MemoryClock:
         if not event.is_set():
             self.now_s += timeout_s
         return event.is_set()
+
+    def within(self, timeout_s: float, call: Callable[[], Result], *, waiting_for: str) -> Result:
+        """In time that is the machine's own: a test that lets a log hang says for how long it is waited for."""
+        return deadlines.within(timeout_s, call, waiting_for=waiting_for)

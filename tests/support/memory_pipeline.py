@@ -21,7 +21,7 @@ from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import Handle
 from tpc.history import Action, Resolution
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.records import Record, RecordKind, decode
 from tpc.sink import (
     Committable,
@@ -47,8 +47,8 @@ class MemoryRunner:
         parts = {sink.name: self._part(sink, epoch, generation) for sink in self.sinks}
         self.engine.executor.phases.end("pass")
         self.on_prepared()
-        barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
-        return Manifest(JOB, generation, epoch, barrier, parts, {"rows": 1})
+        epoch_input = EpochInput(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
+        return Manifest(JOB, generation, epoch, epoch_input, parts, {"rows": 1})
 
     def _part(self, sink: MemorySink, epoch: int, generation: int) -> SinkPart:
         branches: tuple[Branch, ...] = ()
@@ -84,7 +84,7 @@ class MemoryPipeline:
         self.engine = Engine(
             journal, Participants(JOB, self.sinks, self.pool), self.clock, self.settings, NOTHING_NOTED
         )
-        self.engine.claim = {"sinks": {sink.name: sink.target for sink in self.sinks}, "query_id": "q"}
+        self.engine.generation_fields = {"sinks": {sink.name: sink.target for sink in self.sinks}, "query_id": "q"}
         if recover:
             self.engine.recover()
         return self.engine

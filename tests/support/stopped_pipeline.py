@@ -21,6 +21,6 @@ def stopped(checkpoint: Path, *ends: Mapping[str, Mapping[str, int]]) -> Journal
     for epoch, end in enumerate(ends):
         made = manifest(epoch)
         text = canonical(dict(end)).decode()
-        journal.append(*intent(replace(made, barrier=replace(made.barrier, end=(text,)))))
+        journal.append(*intent(replace(made, epoch_input=replace(made.epoch_input, end=(text,)))))
         journal.append(*complete(epoch))
     return journal

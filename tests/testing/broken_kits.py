@@ -9,12 +9,21 @@ from typing import Any
 from tests.testing import weak_sinks
 from tests.testing.directory_kit import DirectoryKit
 from tpc.sink import Sink
-from tpc.testing.broken import BROKEN, data, deaths
+from tpc.testing.broken import BROKEN, data, deaths, owners, sizes
 from tpc.testing.broken.faults import CommitHangs
 from tpc.testing.hooks import SinkHooks
 
-SMALL = {"large_branch_rows": 2_000, "deaths": 1, "schemas": 3}
-"""One death each, where deaths are not what the sink is about."""
+SMALL = {
+    "large_branch_rows": 2_000,
+    "death_rows": 2_000,
+    "piece_rows": (1_000,),
+    "deaths": 1,
+    "schemas": 3,
+    "race_rounds": 5,
+    "resource_rounds": 30,
+    "many_branches": 20,
+}
+"""One death each, where deaths are not what the sink is about; and few rounds of all that is repeated."""
 
 
 for _broken in BROKEN:
@@ -25,6 +34,8 @@ for _broken in BROKEN:
         **({"deadline_s": 1.0} if _broken is CommitHangs else {}),
         **({"schemas": 25} if _broken.__module__ == data.__name__ else {}),
         **({"deaths": 12} if _broken.__module__ == deaths.__name__ else {}),
+        **({"race_rounds": 100} if _broken.__module__ == owners.__name__ else {}),
+        **({"deaths": 12, "death_rows": 12_000, "many_branches": 300} if _broken.__module__ == sizes.__name__ else {}),
     }
     globals()[f"Test{_broken.__name__}"] = type(f"Test{_broken.__name__}", (DirectoryKit,), _settings)
 

@@ -28,6 +28,7 @@ class DirectoryKit(SinkConformance):
     secrets = (PASSWORD,)
     deadline_s = 5.0
     types = SPARK_TYPES
+    ordered = True
     numbers = itertools.count(1)
 
     @pytest.fixture(autouse=True)
@@ -40,13 +41,18 @@ class DirectoryKit(SinkConformance):
             yield
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> DirectorySink:
-        root = tmp_path / "target"
+        return self.sink_in(tmp_path / "target", name)
+
+    def sink_in(self, root: Path, name: str) -> DirectorySink:
         root.mkdir(parents=True, exist_ok=True)
         with (root / "password").open("w") as file:
             file.write(PASSWORD)
             file.flush()
             os.fsync(file.fileno())
         return self.sink_class(name, root, password=PASSWORD, timeout_s=4.0)
+
+    def make_sink_elsewhere(self, tmp_path: Path, name: str = "a") -> DirectorySink:
+        return self.sink_in(tmp_path / "elsewhere", name)
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, DirectorySink)
@@ -107,6 +113,22 @@ class DirectoryKit(SinkConformance):
         place.touch()
         yield
         place.unlink()
+
+    @contextmanager
+    def crowd(self, sink: Sink, count: int) -> Iterator[None]:
+        """Files of others, whose names come before those of branches."""
+        assert isinstance(sink, DirectorySink)
+        places = [sink.root / "prepared" / f"backup-{number}" for number in range(count)]
+        for place in places:
+            place.touch()
+        yield
+        for place in places:
+            place.unlink()
+
+    def expiring(self, sink: Sink) -> list[str]:
+        """What a cleaning job of the directory would remove."""
+        assert isinstance(sink, DirectorySink)
+        return sorted(path.name for path in (sink.root / "expiring").glob("*"))
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         rows = [{"id": None, "value": "no key", "amount": 1.0}]

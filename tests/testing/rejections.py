@@ -18,6 +18,7 @@ import pytest
 
 from tpc.testing.broken import BROKEN
 from tpc.testing.directory_sink import DirectorySink
+from tpc.testing.effort import VARIABLE, Effort
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -31,7 +32,7 @@ Reports = dict[str, Report]
 """By kit."""
 
 
-def run_kits(kits: Sequence[str]) -> Reports:
+def run_kits(kits: Sequence[str], effort: Effort = Effort.QUICK) -> Reports:
     """Run tests that must fail in a process of their own: `file.py::TestName`, or one test of it."""
     # In memory where that can be: thousands of fsyncs prove nothing here.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -39,7 +40,10 @@ def run_kits(kits: Sequence[str]) -> Reports:
         report = Path(place, "report.xml")
         options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", f"--basetemp={place}/kits", f"--junitxml={report}"]
         command = [sys.executable, "-m", "pytest", *[f"{HERE}/{kit}" for kit in kits], *options]
-        ran = subprocess.run(command, cwd=ROOT, timeout=DEADLINE_S, check=False, capture_output=True, text=True)
+        environment = {**os.environ, VARIABLE: effort.value}
+        ran = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=DEADLINE_S, check=False, capture_output=True, text=True
+        )
         assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout[-2000:] + ran.stderr[-2000:]
         return read(report)
 
@@ -72,12 +76,14 @@ class BrokenSinks:
     """What must hold for `sinks`; each file of tests takes some, so that two workers share the time."""
 
     sinks: ClassVar[Sequence[type[DirectorySink]]]
+    effort: ClassVar[Effort] = Effort.QUICK
+    """More where the defect shows only after many deaths, rounds, rows or branches."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def rejections(cls) -> dict[type[DirectorySink], dict[str, str]]:
         """Of each sink, which tests of the kit failed, and what they said."""
-        reports = run_kits([f"broken_kits.py::Test{broken.__name__}" for broken in cls.sinks])
+        reports = run_kits([f"broken_kits.py::Test{broken.__name__}" for broken in cls.sinks], cls.effort)
         return {broken: rejected_by(reports[broken.__name__]) for broken in cls.sinks}
 
     def test_each_is_rejected_for_its_defect_and_nothing_else(

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import IO, Any, ClassVar
 
 import pyarrow
 
@@ -185,7 +186,7 @@ class MarkerOfThisCommitter(DirectoryCommitter):
         return self.newest
 
 
-@rejected_by("test_a_sink_whose_name_begins_alike_is_another")
+@rejected_by("test_a_sink_whose_name_looks_alike_is_another")
 class MarkerOfLongerNames(DirectoryCommitter):
     def _newest(self) -> Handle | None:
         names = (self.sink.root / "visible").glob(self.pipeline.prefix + "*")
@@ -460,3 +461,44 @@ class LooksForItsRows(DirectoryCommitter):
         if outcome.verdict is Verdict.ALREADY and kept.exists() and not rows_of(visible):
             shutil.copy(kept, visible)
         return outcome
+
+
+# Processes, systems, names ------------------------------------------------------------------------------------
+
+
+class KeepsAFileOpen(DirectoryCommitter):
+    kept: ClassVar[list[IO[str]]] = []
+
+    def keep_one(self) -> None:
+        self.kept.append(Path(os.devnull).open())  # noqa: SIM115  that is the defect
+
+
+@rejected_by("test_epochs_hold_no_more_than_the_first_few")
+class OpensAFileForEachCommit(KeepsAFileOpen):
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        self.keep_one()
+        return super().commit(committables)
+
+
+@rejected_by("test_calls_in_an_outage_hold_nothing")
+class OpensAFileForEachFailure(KeepsAFileOpen):
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        try:
+            return super().newest_marker(since_generation)
+        except TransientError:
+            self.keep_one()
+            raise
+
+
+@rejected_by("test_what_the_system_removes_by_itself_is_declared")
+class LetsMarkersExpire(DirectoryCommitter):
+    def _commit(self, committable: Committable) -> Outcome:
+        (self.sink.root / "expiring").mkdir(exist_ok=True)
+        (self.sink.root / "expiring" / committable.resource).touch()
+        return super()._commit(committable)
+
+
+@rejected_by("test_a_handle_of_the_longest_names_and_largest_numbers_is_taken_whole")
+class CutsHandles(DirectoryWriter):
+    def path(self, part: str) -> Path:
+        return self.sink.root / part / str(self.handle)[:150]

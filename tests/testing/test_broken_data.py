@@ -6,9 +6,11 @@ import pytest
 
 from tests.testing.rejections import BrokenSinks, of_modules
 from tpc.testing.broken import data, validators
+from tpc.testing.effort import Effort
 
 pytestmark = pytest.mark.slow
 
 
 class TestBrokenData(BrokenSinks):
     sinks = of_modules(data, validators)
+    effort = Effort.NORMAL

@@ -14,7 +14,7 @@ from tpc.support.sqlite_remedies import remedy_of_sqlite
     ("said", "advised"),
     [
         ("database is locked", "see which process has the file open (fuser state.db)"),
-        ("database or disk is full", "make room on the disk of state.db"),
+        ("database or disk is full", "free space on the disk of state.db"),
         ("disk I/O error", "bring back what is named"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What several layers need and what touches the world: files, time, connections, processes.
+"""What several packages need from the operating system: files, time, connections, processes.
 
-Imported by sinks, coordinator and chaos; by neither the protocol nor `tpc.testing`.
+Imported by sinks, coordinator and chaos; neither by the core nor by `tpc.testing`.
 """

@@ -1,7 +1,7 @@
-"""One value or one row of an Arrow batch for people: found while an error is told, so nothing here raises.
+"""Describes one value or one row of an Arrow batch for an error. Nothing here raises, since an error is being built.
 
-`to_pylist` raises for text that is no UTF-8, for dates beyond Python's years and for time zones that Python does not
-know. The row that an error is about is the likeliest to hold one of them.
+`to_pylist` raises for text that is not UTF-8, for dates beyond Python's years and for time zones unknown to Python. A
+row that an error is about is the most likely one to hold such a value.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def described(batch: pyarrow.RecordBatch, row: int, columns: Sequence[str]) -> str:
-    """The values of `columns` in one row, in words."""
+    """The values of `columns` in one row, as text."""
     return describe_row({name: value_at(batch, name, row) for name in columns}, columns)
 
 
 def value_at(batch: pyarrow.RecordBatch, column: str, row: int) -> Any:
-    """One value as Python has it, else Arrow's own text of it (the year 10000), else its bytes (invalid UTF-8)."""
+    """One value as a Python value, else as Arrow's text (the year 10000), else as its bytes (invalid UTF-8)."""
     readings: tuple[Callable[[Any], Any], ...] = (_as_python, _as_text, _as_bytes)
     for reading in readings:
         try:
             return reading(batch.column(column).slice(row, 1))
-        except Exception:  # noqa: BLE001  the next reading asks less of the value
+        except Exception:  # noqa: BLE001  the next way of reading demands less of the value
             continue
     return "<a value that cannot be shown>"
 

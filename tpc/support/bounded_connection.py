@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL that stops waiting for a server which is frozen or cut off.
+"""A connection to PostgreSQL that stops waiting for a server that is frozen or unreachable.
 
-`statement_timeout` is the server's own watch: it does not run during COMMIT, nor when the server cannot be heard. This
-one is the client's. Knows no DSN, no pool and no statement.
+`statement_timeout` is a timeout of the server: it does not apply during COMMIT, nor while the server is unreachable.
+This one is a timeout of the client. The module knows no DSN, no pool and no statement.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _FOR_EVER = float("inf")
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that is closed, with an `OperationalError`, when the server is silent for too long.
+    """A connection that is closed with an `OperationalError` if the server is silent for too long.
 
-    `answer_within_s` bounds every exchange with the server by itself; `deadline` bounds all that follow together.
+    `answer_within_s` bounds each exchange with the server; `deadline` bounds all exchanges from now on together.
     """
 
     answer_within_s = _FOR_EVER
     deadline: Deadline | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """Drive one exchange with the server; every exchange of psycopg passes here."""
+        """Drive one exchange with the server; psycopg makes every exchange through this method."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
@@ -46,7 +46,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def is_alive(connection: BoundedConnection) -> bool:
-    """An idle connection has nothing to read; if there is, the server closed it or said that it is going to."""
+    """Whether an idle connection is usable: if there is something to read, the server has closed it or will do so."""
     if connection.closed:
         return False
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
-"""Deadlines and patience: how long a call may take, and how often it is made again.
+"""Deadlines and retries: how long a call may take, and how often it is repeated.
 
-One place for the arithmetic of clocks; what a caller raises when its time is up is the caller's affair. Nothing here is
-used by the coordinator's own decisions, whose time comes from `tpc.coordinator.kernel.clock`.
+The caller decides what to raise when the time is up. The coordinator's own decisions use none of this: their time comes
+from `tpc.coordinator.kernel.clock`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Calls = queue.SimpleQueue[tuple[Callable[[], Any], _Answers] | None]
 
 
 class Deadline:
-    """A moment that is so many seconds away, by the monotonic clock."""
+    """A moment `timeout_s` seconds from now, by the monotonic clock."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -32,12 +32,12 @@ class Deadline:
 
     @property
     def elapsed_s(self) -> float:
-        """How long ago it was set."""
+        """Seconds since it was set."""
         return time.monotonic() - self._began_at
 
     @property
     def remaining_s(self) -> float:
-        """What is left; 0 when it has passed."""
+        """Seconds that are left; 0 once it has passed."""
         return max(0.0, self._at - time.monotonic())
 
     @property
@@ -47,7 +47,7 @@ class Deadline:
 
 
 def until(done: Callable[[], bool], timeout_s: float, *, pause_s: float = 0.005, pause_max_s: float = 0.2) -> bool:
-    """Whether `done` became true before the time was up: asked at once, then after pauses that double."""
+    """Whether `done` became true within the time; called at once, then after pauses that double."""
     retrying = Retrying(
         retry=retry_if_result(lambda is_done: not is_done),
         wait=wait_exponential(multiplier=pause_s, max=pause_max_s),
@@ -65,7 +65,10 @@ def patiently(
     *,
     again_on: type[Exception] | tuple[type[Exception], ...] = TransientError,
 ) -> Result:
-    """The answer to a question that changes nothing, asked again while it raises `again_on`; then its last error."""
+    """The answer to a question that changes nothing, repeated while it raises `again_on`; then its last error.
+
+    Pauses grow from 50 ms to 1 s, so that a server that comes back is not flooded.
+    """
     retrying = Retrying(
         retry=retry_if_exception_type(again_on),
         wait=wait_exponential(multiplier=0.05, max=1.0),
@@ -78,8 +81,8 @@ def patiently(
 def within(timeout_s: float, call: Callable[[], Result], *, waiting_for: str) -> Result:
     """The result of a call that cannot be interrupted, made in a thread of its own.
 
-    Raises `TimeoutError` (an `OSError`) that names `waiting_for` when there is no answer in time. What the call began
-    may still happen later.
+    Raises `TimeoutError` (an `OSError`) that names `waiting_for` if there is no answer in time. The call may still take
+    effect later.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -101,22 +104,22 @@ def within(timeout_s: float, call: Callable[[], Result], *, waiting_for: str) ->
 
 
 class KeptThread:
-    """`within` for somebody who makes many short calls, one after the other: in one thread, which is there for all.
+    """`within` for many short calls, one after the other, in one thread that is kept.
 
-    Measured with CPython 3.11: 26 us a call, 105 us with a thread for each. A call after one that was given up waits
-    behind it. The thread ends with `close`, or with this object.
+    Measured with CPython 3.11: 26 us per call, 105 us with a thread for each call. A call after one that timed out
+    waits until that has returned. The thread ends with `close`, or with this object.
     """
 
     def __init__(self) -> None:
         self._calls: _Calls = queue.SimpleQueue()
         self._is_started = False
         self._end = weakref.finalize(self, self._calls.put, None)
-        self._end.atexit = False  # a thread that hangs ends with the process
+        self._end.atexit = False  # the thread is a daemon: one that hangs ends with the process
 
     def within(self, timeout_s: float, call: Callable[[], Result], *, waiting_for: str) -> Result:
         """As the function `within`. Raises `RuntimeError` after `close`."""
         if not self._end.alive:
-            raise RuntimeError("the thread has been let go")
+            raise RuntimeError("the thread has been closed")
         if not self._is_started:
             threading.Thread(target=_serve, args=(self._calls,), name="tpc-within", daemon=True).start()
             self._is_started = True
@@ -131,7 +134,7 @@ class KeptThread:
         return result  # type: ignore[no-any-return]  # what `call` returned, through a queue of anything
 
     def close(self) -> None:
-        """Let the thread end, after what it was asked before."""
+        """Let the thread end after the calls that it already has."""
         self._end()
 
 
@@ -142,4 +145,4 @@ def _serve(calls: _Calls) -> None:
             answers.put((call(), None))
         except BaseException as error:  # noqa: BLE001  raised again in the caller's thread
             answers.put((None, error))
-        del asked, call, answers  # nothing of a call is kept until the next
+        del asked, call, answers  # a waiting thread must not keep the last call's objects alive

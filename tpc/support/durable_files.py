@@ -1,8 +1,8 @@
-"""Durable file operations: what is done here is on the disk when the call returns, or an error says it may not be.
+"""Durable file operations: a change is on the disk when the call returns, or an error says that it may not be.
 
-Every directory entry is made durable by an fsync of its directory (fsync(2)). Which files there are, and what an error
-means for an epoch, is the affair of the caller. After a failed fsync nothing here tries again: the kernel may have
-dropped the pages, and a second fsync of the same descriptor would say that all is well.
+Every directory entry is made durable by an fsync of its directory (fsync(2)). The caller decides which files there are,
+and what an error means for an epoch. A failed fsync is never repeated: the kernel may have dropped the pages, and a
+second fsync of the same descriptor would then report success.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from tpc.support.file_rights import inherit, inherit_at, refused
 
 
 def sync(path: Path) -> None:
@@ -24,13 +26,14 @@ def sync(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory and its parents, each durable in the one above, up to one that existed before."""
+    """Create a directory and its missing parents, each durable in the directory above it."""
     missing = []
     while not path.is_dir():
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)
+        inherit_at(directory)
         sync(directory.parent)
 
 
@@ -42,14 +45,15 @@ def create(
     before_write: Callable[[], None] | None = None,
     before_sync: Callable[[], None] | None = None,
 ) -> None:
-    """Make a file that is not there, its content durable; its name is not, before its directory is synced.
+    """Create a new file with durable content. Its name is durable only once its directory is synced.
 
-    Leaves no file behind when it raises `OSError`. `mode` is what the umask takes from. The two callables are steps at
-    which somebody else may act.
+    Leaves no file behind if it raises `OSError`. The umask is applied to `mode`. The two callables are steps for fault
+    injection.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            inherit(descriptor, path.parent)
             if before_write:
                 before_write()
             file.write(data)
@@ -63,9 +67,9 @@ def create(
 
 
 def put_if_absent(path: Path, data: bytes) -> bool:
-    """Make a file with this content unless one of that name is there; it never is there in part. False if it was.
+    """Create a file with this content unless one of that name exists; it never exists in part. False if one existed.
 
-    Takes along what others have left who died while they put the same name.
+    Also removes temporary files of processes that died while they put the same name.
     """
     make_directories(path.parent)
     temporary = _temporary(path)
@@ -78,9 +82,9 @@ def put_if_absent(path: Path, data: bytes) -> bool:
         except FileNotFoundError:
             if not path.exists():
                 raise
-            return False  # it was put meanwhile, and our temporary file taken for one that was left
+            return False  # another process has put it meanwhile, and removed our temporary file as a leftover
         finally:
-            sync(path.parent)  # also when it was there: whoever put it may not have come so far
+            sync(path.parent)  # also if it existed: the process that put it may not have synced the directory yet
     finally:
         remove(temporary)
     remove_interrupted_puts(path)
@@ -88,7 +92,7 @@ def put_if_absent(path: Path, data: bytes) -> bool:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Make `path` hold `data`: before a crash the old content or none, after it the new, never a part of it."""
+    """Make `path` hold `data`. After a crash it has the old content (or does not exist) or the new, never a part."""
     temporary = _temporary(path)
     create(temporary, data)
     try:
@@ -100,21 +104,22 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there."""
+    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         path.unlink()
 
 
 def remove_interrupted_puts(path: Path) -> None:
-    """Remove the temporary files of those who died while they put `path`, which is there. Whoever lives knows that."""
+    """Remove temporary files of processes that died while they put `path`, which exists. Running ones expect that."""
     for left in path.parent.glob(f".{path.name}.*"):
         remove(left)
 
 
 def in_words(error: OSError) -> str:
-    """What the file system said, and about which path."""
+    """The file system's message, with the path if there is one; of missing rights also whose file that is."""
     what = error.strerror or str(error)
-    return f"{what}: {error.filename}" if error.filename else what
+    said = f"{what}: {error.filename}" if error.filename else what
+    return f"{said} ({why})" if (why := refused(error)) else said
 
 
 def _temporary(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Which kind of file system a path lies on. What must not lie on which one is the caller's affair."""
+"""The kind of file system that a path is on. The caller decides which kinds it accepts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "glusterfs", "gpfs", "lustre")
 _PROGRAMS = ("ceph", "ceph-fuse", "gcsfuse", "glusterfs", "goofys", "juicefs", "mount-s3", "rclone", "s3fs", "sshfs")
 REMOTE = frozenset({*_NETWORK, *(f"fuse.{name}" for name in _PROGRAMS)})
-"""Kinds of other machines, whose links, locks and fsync cannot be relied on."""
+"""Kinds of file systems of other machines: their links, locks and fsync are not reliable."""
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system `path` lies on, as Linux names it; empty where that is unknown."""
+    """The kind of file system that `path` is on, by its name in Linux; empty if that is unknown."""
     mounts = Path("/proc/self/mounts")
     if not mounts.exists():
         return ""

@@ -1,7 +1,7 @@
 """A lock of a module that a forked process does not inherit as held.
 
-A fork copies memory and one thread alone. A lock that another thread held stays held for ever in the new process,
-since nobody is there who would release it.
+A fork copies the memory, but only one thread. A lock that another thread held would stay held for ever in the new
+process, since the thread that would release it is not there.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import threading
 
 
 class ForkSafeLock:
-    """A reentrant lock, made once with its module: Python forgets no hook of a fork.
+    """A reentrant lock, made once at module level, since hooks of a fork cannot be removed.
 
-    With `fork_waits` a fork waits until no thread holds the lock, so that the child finds what it guards whole: for
-    short work that waits for nothing itself. Without it the child gets a free lock at once, and may find what it guards
-    half changed: for what a process keeps for itself, under its own number.
+    With `fork_waits` a fork waits until no thread holds the lock, so that the child finds the guarded data whole: for
+    short work that does not wait. Without it the child gets a free lock at once, and may find the guarded data half
+    changed: for data that each process keeps under its own process number.
     """
 
     def __init__(self, *, fork_waits: bool) -> None:

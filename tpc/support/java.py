@@ -1,4 +1,4 @@
-"""Finds the Java runtime and says plainly when there is none that will do."""
+"""Finds the Java runtime, and raises an error with a remedy if there is none of a version that works."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ANSWER_TIMEOUT_S = 30
 def find_java() -> str:
     """The path of a `java` of version 17, or 21 and above: of JAVA_HOME if that is set, else on the PATH.
 
-    Raises `JavaNotFoundError`: what was found instead, and how to get one. PySpark chooses in the same order, so
-    a JAVA_HOME that will not do is not passed over.
+    Raises `JavaNotFoundError` with what was found instead, and how to get one. A JAVA_HOME of another version is
+    refused and not passed over: what starts Java later (PySpark) chooses in the same order.
     """
     return _checked(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
 

@@ -1,7 +1,7 @@
-"""A file's descriptor that is this process's alone: a child that is forked closes its copy at once.
+"""A file descriptor that only this process keeps: a forked child closes its copy at once.
 
-A lock of flock(2) belongs to what was opened, not to a process: as long as any child has a copy, the lock is held,
-though the process that took it is dead. A program that is executed gets none of Python's descriptors anyway (PEP 446).
+A lock of flock(2) belongs to the open file, not to a process. As long as any child has a copy of the descriptor, the
+lock is held, even if the process that took it is dead. An executed program gets no descriptors from Python (PEP 446).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OwnDescriptor:
         _OPEN.add(self)
 
     def close(self) -> None:
-        """Idempotent. A lock goes with the last copy."""
+        """Close the descriptor. Idempotent. A lock is released with the last copy."""
         if not self.is_closed:
             self.is_closed = True
             os.close(self.number)

@@ -1,7 +1,7 @@
-"""A process and all that it has started: found, ended at once, waited for.
+"""Finds a process and all that it has started, ends them at once, and waits for their end.
 
-PySpark makes several process groups (the driver's, the JVM's, the workers' daemon's), so a group alone is not a
-pipeline: the tree is walked, and the groups of all its members are ended too.
+A pipeline can consist of several process groups (with PySpark those of Python, the JVM and the daemon of the workers).
+So the whole tree is walked, and the groups of all its members are ended too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tpc.support.deadlines import until
 
 
 def tree_of(pid: int) -> list[psutil.Process]:
-    """Process `pid` and everything below it; nothing when it is gone."""
+    """Process `pid` and all its descendants; empty if it is gone."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -29,7 +29,7 @@ def tree_of(pid: int) -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether a process is there and is no zombie: one stays a zombie until its parent collects it."""
+    """Whether a process exists and is not a zombie, which is a process that has ended and that its parent must reap."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -37,9 +37,9 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def kill_tree(pid: int) -> list[psutil.Process]:
-    """SIGKILL to process `pid`, everything it started, and their process groups; the processes that there were.
+    """Send SIGKILL to process `pid`, to its descendants, and to their process groups. Returns these processes.
 
-    Spares the caller's own group; a caller that is one of the processes ends itself last.
+    The caller's own group is left out. If the caller is one of the processes, it ends itself last.
     """
     processes = tree_of(pid)
     kill_groups(processes)
@@ -50,7 +50,7 @@ def kill_tree(pid: int) -> list[psutil.Process]:
 
 
 def kill_groups(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL to the process groups of `processes`, except the caller's own."""
+    """Send SIGKILL to the process groups of `processes`, except the caller's own."""
     groups = set()
     for process in processes:
         with suppress(ProcessLookupError):
@@ -60,28 +60,26 @@ def kill_groups(processes: Iterable[psutil.Process]) -> None:
 
 
 def kill_group(group: int) -> None:
-    """SIGKILL to a process group; nothing when it is gone."""
+    """Send SIGKILL to a process group; does nothing if it is gone."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
 def gone_within(processes: Iterable[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those of `processes` that still live when the time is up; empty as soon as none does."""
+    """Wait until all `processes` have ended, at most `timeout_s`; returns those that still run."""
     waited_for = list(processes)
     until(lambda: not any(map(is_alive, waited_for)), timeout_s)
     return [process for process in waited_for if is_alive(process)]
 
 
-# A process ends when its parent is killed.
-#
-# By itself it would go on computing, and then wait for ever for somebody to take what came out.
+# End a process when its parent is killed. Otherwise it would go on computing, and then wait for ever for a reader.
 
 _POLL_S = 0.5
 _ATTEMPTS = 10
 
 
 def end_with_parent() -> None:
-    """Send this process SIGTERM once its parent is gone, however that went. To be called by the process itself."""
+    """Send SIGTERM to this process once its parent has ended for any reason. The process itself calls this."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -94,15 +92,15 @@ def end_with_parent() -> None:
 
 
 def end_group_with_parent(parent: int) -> None:
-    """SIGKILL to this process, all that it has started, and its group, once `parent` is not its parent.
+    """Send SIGKILL to this process, its descendants and its group, once `parent` is no longer its parent.
 
-    For a process in a session of its own, which no signal of the terminal reaches. To be called by the process itself.
+    For a process in a session of its own, which gets no signals of the terminal. The process itself calls this.
     """
 
     def wait() -> None:
         while os.getppid() == parent:
             time.sleep(_POLL_S)
-        for _ in range(_ATTEMPTS):  # other threads of this process may go on starting some meanwhile
+        for _ in range(_ATTEMPTS):  # other threads of this process may start more processes meanwhile
             if not (started := tree_of(os.getpid())[1:]):
                 break
             kill_groups(started)

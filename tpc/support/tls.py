@@ -1,6 +1,6 @@
-"""Why a server's certificate is not trusted, in words: drivers say only that it is not.
+"""Why a server's certificate is not trusted: client libraries only say that it is not.
 
-Makes one handshake of its own, beside the driver's, and tells what Python's `ssl` has against the certificate.
+Makes a second handshake, apart from the client's, and returns the reason of Python's `ssl`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import ssl
 def complaint(
     host: str, port: int, authorities: str | None, timeout_s: float, *, first_word: bytes = b""
 ) -> str | None:
-    """What is wrong with the certificate that `host` shows; None if nothing is, or if it could not be asked.
+    """What is wrong with the certificate of `host`; None if nothing is, or if the server did not answer.
 
-    `authorities` is the PEM file of those who are trusted; None: the system's. `first_word` is sent before the
-    handshake, by protocols that begin in the clear; the server's answer to it is one byte, `S`.
+    `authorities` is the PEM file of the trusted authorities; None: those of the system. `first_word` is sent before the
+    handshake, for protocols that begin without TLS; the server answers it with one byte, `S`.
     """
     try:
         context = ssl.create_default_context(cafile=authorities)

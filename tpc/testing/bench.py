@@ -35,12 +35,12 @@ NOTHING: Mapping[str, int] = {}
 class Bench:
     """What a test does to the sink under test, and what it then requires."""
 
-    def __init__(self, kit: SinkHooks, tmp_path: Path) -> None:
+    def __init__(self, kit: SinkHooks, tmp_path: Path, sink: Sink | None = None) -> None:
         self.kit = kit
         self.tmp_path = tmp_path
         self.pipeline = PipelineId(kit.pipeline_name)
         self.schema = kit.schema
-        self.sink = kit.make_sink(tmp_path)
+        self.sink = sink or kit.make_sink(tmp_path)
         self._committers: dict[tuple[str, PipelineId], Committer] = {}
         self._fresh: list[Committer] = []
         self.settling = Settling(kit.settle_s)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -15,8 +12,8 @@ from tpc.testing.branch import Branch
 from tpc.testing.deadlines import at_once
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
-from tpc.testing.readers import counted, told
-from tpc.testing.requirements import Clause, no_error, require
+from tpc.testing.readers import told
+from tpc.testing.requirements import Clause, require
 
 MANY_EPOCHS = 13
 """More than any of the last few that a sink may look at."""
@@ -166,34 +163,6 @@ class CommitTests(KitTests):
             bench.require_visible(
                 *branches, after="a commit of the first of many epochs", clause=Clause.IDEMPOTENT, to_do=FAR_BACK
             )
-
-    def test_readers_see_a_branch_whole_or_not_at_all(self, bench: Bench) -> None:
-        branch = bench.prepare(rows=bench.rows(min(2_000, self.large_branch_rows)))
-        whole = counted(branch.rows)
-        done = threading.Event()
-        looks: list[Counter[str]] = []
-
-        def look() -> None:
-            while not done.is_set():
-                looks.append(counted(self.visible_rows(bench.sink)))
-
-        with ThreadPoolExecutor(1) as pool:
-            reader = pool.submit(look)
-            try:
-                bench.commit(branch)
-            finally:
-                done.set()
-        with no_error("`visible_rows` while a branch was being committed", Clause.WHOLE, AT_ONCE):
-            reader.result()
-        gradually = Limit.APPEARS_GRADUALLY in bench.sink.limits
-        for seen in looks:
-            require(
-                seen <= whole if gradually else not seen or seen == whole,
-                f"While a branch of {whole.total()} rows was being committed, a reader saw {seen.total()} rows of it.",
-                Clause.WHOLE,
-                AT_ONCE,
-            )
-        bench.require_visible(branch, after="a commit under a reader", clause=Clause.DURABLE, to_do=BY_HANDLE)
 
     def test_a_key_keeps_what_the_newest_epoch_made_of_it(self, bench: Bench) -> None:
         if not self.keyed:

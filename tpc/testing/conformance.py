@@ -15,12 +15,17 @@ from tpc.testing.giving_up import GiveUpTests, OvertakenTests
 from tpc.testing.in_doubt import InDoubtTests, SweepTests
 from tpc.testing.markers import MarkerTests
 from tpc.testing.names import NamesTests
+from tpc.testing.numbers import NumberTests
 from tpc.testing.others import OthersTests
 from tpc.testing.owner import OwnerTests
 from tpc.testing.portability import PortabilityTests
 from tpc.testing.prepare import PrepareTests
+from tpc.testing.replies import ReplyTests
+from tpc.testing.resources import ResourceTests
 from tpc.testing.secrecy import SecrecyTests
+from tpc.testing.sizes import SizeTests
 from tpc.testing.steps import StepTests
+from tpc.testing.systems import SystemTests
 from tpc.testing.types import TypeTests
 from tpc.testing.validators import ValidatorTests
 
@@ -41,11 +46,16 @@ class SinkConformance(
     MarkerTests,
     OwnerTests,
     NamesTests,
+    NumberTests,
     OthersTests,
     FaultTests,
+    ReplyTests,
+    SizeTests,
     DeathTests,
     DisasterTests,
+    SystemTests,
     PortabilityTests,
+    ResourceTests,
     SecrecyTests,
 ):
     """Everything a sink must survive. Derive a test class from it, write the hooks, run pytest:

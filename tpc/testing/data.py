@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -13,11 +14,14 @@ from tpc.errors import ConfigurationError, DataError
 from tpc.testing.bench import Bench
 from tpc.testing.branch import Branch
 from tpc.testing.kit_tests import KitTests
-from tpc.testing.requirements import Clause
-from tpc.testing.values import TEXTS
+from tpc.testing.processes import prepare_and_die
+from tpc.testing.requirements import Clause, require
+from tpc.testing.values import TEXTS, plain, values_of
 
 BY_NAME = "find the target's columns by their names, in the schema that the writer is given, never by their places."
-APART = "store NULL as NULL and text as it is; a format that cannot tell them apart has to spell one of them otherwise."
+APART = (
+    "store NULL as NULL and text as it is; a format that cannot distinguish them has to write one of them otherwise."
+)
 ALL_ROWS = "keep every row: rows are not keys, and two that are equal are two."
 EXACT = (
     "convert values only where nothing is lost (Arrow's `safe=True`), and raise DataError from `write` or `prepare`, "
@@ -25,6 +29,9 @@ EXACT = (
 )
 
 REFUSALS = (ConfigurationError, DataError)
+ORDERED_ROWS = 3_000
+ZONES = ("America/New_York", "Pacific/Kiritimati")
+"""West and east of UTC, one with summer time."""
 
 
 class DataTests(KitTests):
@@ -60,9 +67,64 @@ class DataTests(KitTests):
         if self.keyed:
             pytest.skip("keyed: the coordinator leaves one row of each key")
         row, other = bench.rows(2)
-        branches = [bench.prepare(0, 0, rows=[row, row, other, row]), bench.prepare(0, 1, rows=[row])]
+        # In one batch beside each other, apart, and in the next batch; and in another branch.
+        branches = [bench.prepare(0, 0, rows=[row, row, row, other, other, row]), bench.prepare(0, 1, rows=[row])]
         bench.commit(*branches)
         bench.require_visible(*branches, after="a commit of equal rows", clause=Clause.DATA, to_do=ALL_ROWS)
+
+    def test_rows_of_a_branch_come_in_the_order_in_which_they_were_written(self, bench: Bench) -> None:
+        if not self.ordered:
+            pytest.skip("ordered: readers of this system see rows in no order, or in one of their own")
+        branch = bench.prepare(rows=list(reversed(bench.rows(ORDERED_ROWS))))
+        bench.commit(branch)
+        written, seen = ([repr(plain(row)) for row in rows] for rows in (branch.rows, self.visible_rows(bench.sink)))
+        place = next((place for place, pair in enumerate(zip(written, seen, strict=False)) if len({*pair}) > 1), None)
+        require(
+            written == seen,
+            f"{len(written)} rows were written in one branch; readers see {len(seen)}, and row {place} is another.",
+            Clause.ORDER_OF_ROWS,
+            "keep rows in the order of `write`, over all batches of a branch.",
+        )
+
+    @pytest.mark.parametrize("zone", ZONES)
+    def test_instants_are_the_same_whatever_zone_the_writer_s_machine_is_in(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+    ) -> None:
+        columns = {f"at_{place}": type_ for place, type_ in enumerate(self.types) if pyarrow.types.is_timestamp(type_)}
+        if not columns:
+            pytest.skip(f"types: the kit has no timestamps{' and no other tables' if not self.types else ''}")
+        self.schema = pyarrow.schema([self.schema.field(0), *columns.items()])
+        bench = Bench(self, tmp_path)
+        try:
+            self.require_same_instants(bench, columns, zone, monkeypatch)
+        finally:
+            bench.clean_up()
+
+    def require_same_instants(
+        self, bench: Bench, columns: Mapping[str, pyarrow.DataType], zone: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A branch that a process in another zone has written reads as it would anywhere."""
+        few = min(len(values_of(type_)) for type_ in columns.values())
+        rows = [
+            {
+                self.schema.names[0]: self.row(number)[self.schema.names[0]],
+                **{name: values_of(type_)[number] for name, type_ in columns.items()},
+            }
+            for number in range(few)
+        ]
+        sink, handle = self.made_portable(bench), bench.handle(0)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("TZ", zone)
+            committable = prepare_and_die(sink, handle, [bench.batch(rows)], bench.hint(), deadline_s=self.deadline_s)
+        branch = bench.branch(committable, rows)
+        bench.commit(branch)
+        bench.require_visible(
+            branch,
+            after=f"a commit of what a process in the zone {zone} has written",
+            clause=Clause.DATA,
+            to_do="convert instants by UTC, never by the zone of the machine: a timestamp with a zone is an instant, "
+            "one without is what it says.",
+        )
 
     def test_a_branch_of_one_row_arrives(self, bench: Bench) -> None:
         branch = bench.committed(rows=bench.rows(1))
@@ -84,7 +146,7 @@ class DataTests(KitTests):
     def test_a_value_that_does_not_fit_is_refused_or_arrives(self, bench: Bench) -> None:
         if self.has_no_types:
             pytest.skip(f"has_no_types: {self.has_no_types}")
-        tried = [(field.name, *each) for field in self.schema for each in strangers(field.type)]
+        tried = [(field.name, *each) for field in self.schema for each in values_of_near_types(field.type)]
         arrived: list[Branch] = []
         for column, type_, value in tried:
             arrived += self.same_or_refused(bench, arrived, column, type_, value)
@@ -124,7 +186,7 @@ class DataTests(KitTests):
         return [name for name in self.nullable_columns if fits(self.schema.field(name).type)]
 
 
-def strangers(type_: pyarrow.DataType) -> Sequence[tuple[pyarrow.DataType, Any]]:
+def values_of_near_types(type_: pyarrow.DataType) -> Sequence[tuple[pyarrow.DataType, Any]]:
     """Types that come near to this one, each with a value that this one does not have."""
     if pyarrow.types.is_integer(type_):
         return ((pyarrow.float64(), 1.5), (pyarrow.uint64(), 2**64 - 1), (pyarrow.string(), "1x"))

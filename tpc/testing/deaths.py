@@ -20,7 +20,7 @@ from tpc.testing.requirements import Clause, require
 
 ONE_ACT = (
     "let rows and marker appear by one act of the system (a rename, a transaction), or see which one is missing: "
-    "whoever commits again must neither show rows twice nor take them for shown."
+    "a later commit must neither show rows twice nor take them for shown."
 )
 FINISH = "let a second abort finish what the first one left."
 
@@ -42,25 +42,32 @@ class DeathTests(KitTests):
     def commit_that_dies(self, bench: Bench, sink: Any, committed: list[Branch], epoch: int, at: int) -> Death:
         """A commit of two branches dies, and another one goes on."""
         branches = [bench.prepare(epoch, partition) for partition in (0, 1)]
+        return self.commit_dies(bench, sink, committed, branches, at, to_do=ONE_ACT)
+
+    def commit_dies(
+        self, bench: Bench, sink: Any, committed: list[Branch], branches: list[Branch], at: int, *, to_do: str
+    ) -> Death:
+        """A commit of branches of one epoch dies, and another one goes on; the branches are then among `committed`."""
+        epoch = branches[0].committable.handle.epoch
         committables = [branch.committable for branch in branches]
         death = self.died(die("commit", sink, bench.pipeline, committables, at, deadline_s=self.deadline_s))
         committed += branches
         committer = bench.fresh_committer()
         bench.commit(*branches, committer=committer)
         after = f"{death} in a commit, and another commit,"
-        bench.require_visible(*committed, after=after, clause=Clause.IDEMPOTENT, to_do=ONE_ACT)
+        bench.require_visible(*committed, after=after, clause=Clause.IDEMPOTENT, to_do=to_do)
         require(
             not bench.in_doubt(committer),
             f"After {after} branches are in doubt: {bench.listed(committer)}.",
             Clause.LISTING,
-            ONE_ACT,
+            to_do,
         )
         marker = committer.newest_marker()
         require(
             marker in [Marker(epoch, committable.handle) for committable in committables],
             f"After {after} of epoch {epoch} the newest marker is {marker}.",
             Clause.MARKER,
-            ONE_ACT,
+            to_do,
         )
         return death
 
@@ -93,11 +100,11 @@ class DeathTests(KitTests):
         for at in self.moments(write):
             write(at)
 
-    def moments(self, rehearse: Callable[[int], Death]) -> Iterator[int]:
-        """Before which acts to kill: spread over those that the rehearsal, which lives to its end, has had."""
+    def moments(self, run: Callable[[int], Death]) -> Iterator[int]:
+        """Before which acts to kill: spread over those of a run that is not killed."""
         if not self.deaths:
             pytest.skip("deaths: the kit asks for none")
-        acts = len(rehearse(0).acts)
+        acts = len(run(0).acts)
         require(
             acts > 0,
             "A process did its work without one act: nothing was written, renamed, sent or synced.",

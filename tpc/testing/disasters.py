@@ -1,4 +1,4 @@
-"""What happens to the system itself: a backup is put back, the power fails."""
+"""What happens to the system itself: a backup is restored, the power fails."""
 
 from __future__ import annotations
 

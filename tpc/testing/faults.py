@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -21,6 +22,10 @@ from tpc.testing.requirements import Clause, no_error, raised, refuse, require
 Result = TypeVar("Result")
 
 BOUND = "give every call to the system a timeout, and turn its errors into TransientError."
+FROZEN = (
+    "bound every call by a timeout and take its end for what it is: the request may have been done, or be done later. "
+    "Answer UNKNOWN or raise TransientError, and use the connection no more."
+)
 GRACE_S = 1.0
 
 QUESTIONS: Mapping[str, Callable[[Committer], Any]] = {
@@ -137,6 +142,58 @@ class FaultTests(KitTests):
         what = f"After a writer's failure and a sweep the system still holds {some(left)}."
         require(not left, what, Clause.LISTING, to_do)
         bench.require_visible(after="a writer's failure", clause=Clause.INVISIBLE, to_do=to_do)
+
+    def test_a_commit_while_the_system_is_frozen_is_unknown_and_done_once(self, bench: Bench) -> None:
+        branches = [bench.prepare(epoch) for epoch in (0, 1)]
+        with self.frozen_for(bench):
+            outcomes = self.in_time(lambda: bench.outcomes(*branches), "`commit` while the system is frozen")
+        require(
+            all(outcome.verdict is Verdict.UNKNOWN for outcome in outcomes),
+            f"The system takes requests and answers nothing, and `commit` answers {told(outcomes)}.",
+            Clause.DEADLINE,
+            FROZEN,
+        )
+        for committer in (bench.committer, bench.fresh_committer()):
+            bench.commit(*branches, committer=committer)
+        bench.require_visible(
+            *branches,
+            after="commits before and after the system went on",
+            clause=Clause.IDEMPOTENT,
+            to_do=FROZEN,
+        )
+        bench.require_nothing_left(after="these commits", clause=Clause.LISTING, to_do=FROZEN)
+
+    def test_a_writer_while_the_system_is_frozen_fails_and_leaves_nothing_beyond_a_sweep(self, bench: Bench) -> None:
+        writer = bench.writer(bench.handle(0), expected=[Exception])  # judged below
+        writer.write(bench.batch(bench.rows(3)))
+
+        def go_on() -> None:
+            writer.write(bench.batch(bench.rows(3)))
+            writer.prepare()
+
+        with self.frozen_for(bench):
+            self.fails_in_time(go_on, "`write` and `prepare` while the system is frozen")
+        nothing: list[Any] = []
+        left = settled(lambda: self.left_by_a_sweep(bench), nothing, self.settle_s)
+        what = f"After a writer's failure and a sweep the system still holds {some(left)}."
+        require(not left, what, Clause.LISTING, FROZEN)
+        bench.require_visible(after="a writer's failure", clause=Clause.INVISIBLE, to_do=FROZEN)
+
+    @pytest.mark.parametrize("question", QUESTIONS)
+    def test_a_question_while_the_system_is_frozen_is_a_transient_error(self, bench: Bench, question: str) -> None:
+        bench.prepare()
+        with self.frozen_for(bench):
+            self.fails_in_time(lambda: QUESTIONS[question](bench.committer), f"`{question}` while the system is frozen")
+        with no_error(f"`{question}` after the system went on", Clause.DEADLINE, "connect again after an error."):
+            bench.settling.patiently(lambda: QUESTIONS[question](bench.committer))
+
+    @contextmanager
+    def frozen_for(self, bench: Bench) -> Iterator[None]:
+        """The hook; the test is skipped with the reason when it is declared impossible."""
+        bench.needs("frozen", "cannot_freeze")
+        with self.frozen(bench.sink):
+            yield
+        bench.settling.begin()
 
     def left_by_a_sweep(self, bench: Bench) -> list[Any]:
         """While a system settles, a coordinator makes one sweep after the other."""

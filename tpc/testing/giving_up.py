@@ -167,7 +167,7 @@ LOOK_AFTERWARDS = (
 
 
 class OvertakenTests(KitTests):
-    """A process gives up and stands still, another commits, the first goes on."""
+    """A process that gives up is stopped, another commits, the first goes on."""
 
     def test_a_give_up_that_a_commit_overtakes_at_any_act_tells_the_truth(self, bench: Bench) -> None:
         if not self.deaths:

@@ -1,6 +1,6 @@
 """What a sink's author tells the kit: how to make a sink, how to look at the system, what it cannot do.
 
-Only hooks stand here: `bench` uses them, and the tests stand in the modules named after what they try.
+Only hooks are here: `bench` uses them, and the tests are in the modules named after what they try.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class SinkHooks:
     deadline_s: ClassVar[float] = 60.0
     """How long any one call may take in an outage, in seconds. Give the sink a lower timeout of its own."""
 
+    ordered: ClassVar[bool] = False
+    """Whether readers of the system see rows in an order (a log, a stream), and `visible_rows` keeps it."""
+
     settle_s: ClassVar[float] = 0.0
     """How long after an answer the system may still show what was before, in seconds. A look waits up to so long.
 
@@ -52,6 +55,21 @@ class SinkHooks:
 
     large_branch_rows: ClassVar[int] = 200_000
     """How many rows the large branch has."""
+
+    piece_rows: ClassVar[Sequence[int]] = (1_000, 5_000, 12_000)
+    """Sizes in which the sink may move rows: branches of one row less and one more are tried."""
+
+    death_rows: ClassVar[int] = 12_000
+    """How many rows the branches have whose commits are killed, besides the small ones."""
+
+    many_branches: ClassVar[int] = 300
+    """How many branches the widest epoch has; fewer where the system holds no more prepared at a time."""
+
+    race_rounds: ClassVar[int] = 100
+    """How often coordinators race for the owner entry: a race that one of ten rounds loses is seen in a hundred."""
+
+    resource_rounds: ClassVar[int] = 100
+    """After how many epochs, failures and closed committers connections, files and threads are counted."""
 
     deaths: ClassVar[int] = 12
     """At how many moments a process is killed in each of commit, abort and prepare; 6 are enough for a server."""
@@ -69,7 +87,7 @@ class SinkHooks:
     """A reason, if the target's columns have no types, so that every value fits into each, spelled as text say."""
 
     is_alone: ClassVar[str] = ""
-    """A reason, if nobody else writes to the target of this sink, so that `foreign_write` cannot be provided."""
+    """A reason, if no other program writes to the target of this sink, so that `foreign_write` cannot be provided."""
 
     cannot_restore: ClassVar[str] = ""
     """A reason, if `restore_backup` cannot be provided."""
@@ -83,11 +101,29 @@ class SinkHooks:
     cannot_cut: ClassVar[str] = ""
     """A reason, if `outage` cannot be provided."""
 
-    cannot_forget: ClassVar[str] = "nobody has told the kit how to take this system's markers away"
+    cannot_forget: ClassVar[str] = "the kit was not told how to take this system's markers away"
     """A reason, if `forget_markers` cannot be provided; a sink that declares that markers expire needs it."""
 
-    cannot_consume: ClassVar[str] = "nobody has told the kit how rows are removed from this target"
+    cannot_consume: ClassVar[str] = "the kit was not told how rows are removed from this target"
     """A reason, if `consume` cannot be provided."""
+
+    cannot_crowd: ClassVar[str] = "the kit has no `crowd`: listings are tried with `many_branches` only"
+    """A reason, if `crowd` cannot be provided."""
+
+    cannot_make_another: ClassVar[str] = "the kit has no `make_sink_elsewhere`"
+    """A reason, if there is no second system for `make_sink_elsewhere`."""
+
+    cannot_freeze: ClassVar[str] = "the kit has no `frozen`"
+    """A reason, if the system cannot be stopped without being away."""
+
+    cannot_tell_expiry: ClassVar[str] = "the kit has no `expiring`"
+    """A reason, if the system cannot be asked what it will remove by itself."""
+
+    no_address: ClassVar[str] = "the kit has no `address` and `sink_at`"
+    """A reason, if the sink does not reach its system by one host and port."""
+
+    reply_rows: ClassVar[int] = 12_000
+    """How many rows the branches have whose writers miss a reply."""
 
     takes_every_row: ClassVar[str] = ""
     """A reason, if there is no row that the sink must refuse, so that `bad_batch` cannot be provided."""
@@ -134,6 +170,36 @@ class SinkHooks:
     def look_alike(self, sink: Sink, name: str) -> AbstractContextManager[None]:
         """While the context is open, something of this name, which is nobody's branch, lies where branches lie."""
         raise NotImplementedError("write look_alike(self, sink, name), or give the reason in `cannot_plant`")
+
+    def crowd(self, sink: Sink, count: int) -> AbstractContextManager[None]:
+        """While the context is open, so many things of others lie where the sink's listings look.
+
+        Keys, files, documents or whatever the system has, of names that are no branch's, made in bulk.
+        """
+        raise NotImplementedError("write crowd(self, sink, count), or give the reason in `cannot_crowd`")
+
+    def make_sink_elsewhere(self, tmp_path: Path, name: str = "a") -> Sink:
+        """A sink as `make_sink` makes it, on another system of the same kind: a second server or directory."""
+        raise NotImplementedError("write make_sink_elsewhere(self, tmp_path, name='a'), or say `cannot_make_another`")
+
+    def frozen(self, sink: Sink) -> AbstractContextManager[None]:
+        """While the context is open, the system takes connections and requests and does nothing, as after SIGSTOP.
+
+        After it, the system goes on with what it has been sent.
+        """
+        raise NotImplementedError("write frozen(self, sink), or give the reason in `cannot_freeze`")
+
+    def expiring(self, sink: Sink) -> list[Any]:
+        """What the system holds of this sink and will remove by itself in time, rows, staged ones and markers."""
+        raise NotImplementedError("write expiring(self, sink), or give the reason in `cannot_tell_expiry`")
+
+    def address(self, sink: Sink) -> tuple[str, int]:
+        """The host and the port where the sink's server listens."""
+        raise NotImplementedError("write address(self, sink), or give the reason in `no_address`")
+
+    def sink_at(self, tmp_path: Path, host: str, port: int, name: str = "a") -> Sink:
+        """The sink that `make_sink` makes, on the same target, but with its server at this host and port."""
+        raise NotImplementedError("write sink_at(self, tmp_path, host, port, name='a'), or say `no_address`")
 
     def forget_markers(self, sink: Sink) -> None:
         """Take away all by which the sink tells committed branches, but not their rows, as a clean-up job may."""

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 from tpc.errors import TpcError
 from tpc.handles import PipelineId
-from tpc.sink import Limit, Owner
+from tpc.sink import Limit, Marker, Owner
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
-from tpc.testing.readers import counted
+from tpc.testing.readers import counted, some
 from tpc.testing.requirements import Clause, require
 
-COMPLETE = "ask the system for everything under the pipeline's delimited name prefix, and leave nothing out."
+CROWD = 50_000
+"""How many things of others lie where branches lie: many pages of any listing."""
+
+COMPLETE = (
+    "ask the system for everything under the pipeline's delimited name prefix, page by page to the last one, and leave "
+    "nothing out."
+)
 OUT_OF_DOUBT = "leave out what is committed or aborted, and remove what staged it."
 
 
@@ -48,6 +56,54 @@ class InDoubtTests(KitTests):
                 "put the handle, or its pipeline, generation and sink, into the name that the system lists.",
             )
 
+    def test_in_doubt_is_complete_among_many_branches(self, bench: Bench) -> None:
+        self.takes_long()
+        if self.keyed:
+            pytest.skip("keyed: an epoch is one branch, which the coordinator's process writes")
+        other = PipelineId(f"other-{bench.pipeline.name}")
+        bench.committer_of(pipeline=other)
+        half = self.many_branches // 2
+        theirs = [bench.prepare(0, number, rows=bench.rows(1), pipeline=other) for number in range(half)]
+        ours = [bench.prepare(0, number, rows=bench.rows(1)) for number in range(self.many_branches - half)]
+        self.require_listed(bench, {branch.resource for branch in ours}, f"among {half} branches of another pipeline")
+        bench.sweep(bench.fresh_committer())
+        bench.commit(*theirs, committer=bench.committer_of(pipeline=other))
+        bench.require_visible(
+            *theirs, after=f"a sweep of {len(ours)} branches beside these", clause=Clause.LISTING, to_do=COMPLETE
+        )
+
+    def test_in_doubt_is_complete_in_a_crowd(self, bench: Bench) -> None:
+        self.takes_long()
+        bench.needs("crowd", "cannot_crowd")
+        branches = [bench.prepare(epoch, partition) for epoch in (0, 1) for partition in (0, 1)]
+        shown = bench.committed(2)
+        with self.crowd(bench.sink, CROWD):
+            told = f"among {CROWD} things of others"
+            self.require_listed(bench, {branch.resource for branch in branches}, told)
+            marker = bench.fresh_committer().newest_marker()
+            require(
+                marker == Marker(2, shown.committable.handle),
+                f"Epoch 2 was committed, and {told} the newest marker is {marker}.",
+                Clause.MARKER,
+                COMPLETE,
+            )
+            bench.sweep(bench.fresh_committer())
+            self.require_listed(bench, set(), f"after a sweep {told}")
+        bench.require_visible(shown, after="a sweep in a crowd", clause=Clause.LISTING, to_do=COMPLETE)
+        bench.require_nothing_left(after="a sweep in a crowd", clause=Clause.LISTING, to_do=COMPLETE)
+
+    def require_listed(self, bench: Bench, resources: set[str], when: str) -> None:
+        """Exactly these are in doubt for a new committer."""
+        listed = bench.listed(bench.fresh_committer())
+        missing, extra = sorted(resources - listed), sorted(listed - resources)
+        require(
+            listed == resources,
+            f"{len(resources)} branches are prepared, and {when} {len(missing)} of them are not listed: "
+            f"{some(missing)}; {len(extra)} others are: {some(extra)}.",
+            Clause.LISTING,
+            COMPLETE,
+        )
+
     def test_in_doubt_is_the_same_in_another_process(self, bench: Bench) -> None:
         branch = bench.prepare()
         sink = self.made_portable(bench)
@@ -78,7 +134,7 @@ class InDoubtTests(KitTests):
             late.resource in bench.listed(),
             "A branch that a task of an old generation prepared after the sweep is not listed.",
             Clause.LISTING,
-            "list branches of every generation, each time anew: tasks of a dead driver prepare late.",
+            "list branches of every generation, and ask the system each time: tasks of a dead driver prepare late.",
         )
         bench.abort(late)
         require(

@@ -10,12 +10,24 @@ import pytest
 
 from tpc.sink import Sink
 from tpc.testing.bench import Bench
+from tpc.testing.effort import BOUNDS, Effort, effort
 from tpc.testing.hooks import SinkHooks
 from tpc.testing.requirements import Clause, no_error
 
 
 class KitTests(SinkHooks):
     """Derived from by each group of tests."""
+
+    @pytest.fixture(autouse=True)
+    def bounded(self) -> None:
+        """The numbers of the running test are no larger than this run's effort has them."""
+        for name, most in BOUNDS[effort()].items():
+            setattr(self, name, min(getattr(self, name), most))
+
+    def takes_long(self) -> None:
+        """Skip a test that is not for somebody's inner loop."""
+        if effort() is Effort.QUICK:
+            pytest.skip("quick: left to a run without it")
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:

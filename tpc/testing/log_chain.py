@@ -1,6 +1,6 @@
 """The part of the log kit about what a put follows: records are a chain, and a log may go away or fall back.
 
-The other part, and how a log is tried, stand in `log_conformance.py`.
+The other part, and how a log is tried, are in `log_conformance.py`.
 """
 
 from __future__ import annotations

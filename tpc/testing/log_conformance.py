@@ -31,9 +31,9 @@ from tpc.errors import DecisionUnknownError, LogGoneError, TpcError
 from tpc.testing.log_chain import LogChain, equal, fill, require
 from tpc.testing.log_processes import DEADLINE_S, LogUnderTest, putting, races, record
 
-# The part of the log kit about a pruning that is interrupted: whoever comes late finds no slot to put into.
+# The part of the log kit about a pruning that is interrupted: an old writer finds no slot to put into.
 #
-# The other parts, and how a log is tried, stand in `log_conformance.py` and `log_chain.py`.
+# The other parts, and how a log is tried, are in `log_conformance.py` and `log_chain.py`.
 
 LAST = 7
 PRUNED = (3, 1, 5, 2, 4)

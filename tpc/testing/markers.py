@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tpc.sink import Limit, Marker, Verdict
@@ -210,6 +212,25 @@ class MarkerTests(KitTests):
         once = before if self.provides("consume") else before | counted(branch.rows)
         again = "The markers {}; after a commit sent again readers see rows that were removed, or rows twice."
         require(not after - once, again.format(what), Clause.EVIDENCE, OWN_MARKER)
+
+    def test_a_marker_of_the_generation_that_the_log_begins_with_is_shown(self, bench: Bench) -> None:
+        first, second = bench.committed(0, generation=5), bench.committed(1, generation=7)
+        to_do = (
+            "take `since_generation` for what it is: the log has epochs of that generation and later ones. Leave out "
+            "older markers, or none; never one of that very generation."
+        )
+        for since in (5, 6, 7):
+            for committer in (bench.committer, bench.fresh_committer()):
+                for question in (committer.newest_marker, partial(committer.verify, [])):
+                    marker = question(since_generation=since)
+                    require(
+                        marker == Marker(1, second.committable.handle),
+                        f"Epochs 0 and 1 were committed by generations 5 and 7; the newest marker since generation "
+                        f"{since} is {marker}.",
+                        Clause.MARKER,
+                        to_do,
+                    )
+        bench.require_visible(first, second, after="questions", clause=Clause.MARKER, to_do=to_do)
 
     def test_the_last_look_tells_the_newest_epoch_with_branches_and_without(self, bench: Bench) -> None:
         self.require_last_look(bench, None, "on a fresh target")

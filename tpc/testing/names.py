@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tpc.handles import Handle, PipelineId
+from tpc.handles import DRIVER_PARTITION, MAX_NAME_LENGTH, Handle, PipelineId
 from tpc.sink import Committer, Limit, Marker
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
@@ -17,12 +20,30 @@ DELIMIT = (
     "escape it where the system matches patterns."
 )
 
+FULL = f"{{:x<{MAX_NAME_LENGTH - 1}}}"
+"""Fills a name up to the longest that is allowed, but for one character."""
+
 ALIKE = {
     "job and job-2": ("{}", "{}-2"),
     "job and job.2": ("{}", "{}.2"),
+    "job and job_2": ("{}", "{}_2"),
+    "the longest names, different at the end": (f"{FULL}1", f"{FULL}2"),
+    "small letters and capitals": ("{}.job", "{}.Job"),
     "a point is no pattern": ("{}.x", "{}yx"),
     "an underscore is no pattern": ("{}_x", "{}yx"),
 }
+"""Pairs of names of pipelines."""
+
+SINKS = {
+    "a and ab": ("a", "ab"),
+    "a and a-1": ("a", "a-1"),
+    "the longest names, different at the end": (FULL.format("a") + "1", FULL.format("a") + "2"),
+    "small letters and capitals": ("sink", "Sink"),
+}
+"""Pairs of names of sinks on one target."""
+
+LARGEST: Mapping[str, Any] = {"generation": 2**31 - 1, "epoch": 2**53 - 1, "partition": 99_999, "attempt": 2**53 - 1}
+"""Numbers as large as anybody will see them."""
 
 
 def look_alikes(handle: Handle) -> list[str]:
@@ -66,22 +87,53 @@ class NamesTests(KitTests):
         bench.commit(branch, committer=bench.committer_of(pipeline=eleventh))
         self.require_no_marker(bench.committer, f"incarnation {first.incarnation} shows the marker of incarnation 11")
 
-    def test_a_sink_whose_name_begins_alike_is_another(self, bench: Bench) -> None:
-        longer = bench.other_sink(bench.sink.name + "b")
-        ours, theirs = bench.prepare(), bench.prepare(sink=longer)
-        for listing, own in ((bench.committer, ours), (bench.committer_of(longer), theirs)):
-            named = {doubt.resource: doubt.sink for doubt in bench.in_doubt(listing)}
-            right = {ours.resource: bench.sink.name, theirs.resource: longer.name}
+    @pytest.mark.parametrize("names", SINKS.values(), ids=SINKS)
+    def test_a_sink_whose_name_looks_alike_is_another(self, bench: Bench, names: tuple[str, str]) -> None:
+        sinks = [bench.other_sink(name) for name in names]
+        committers = [bench.committer_of(sink) for sink in sinks]
+        branches = [bench.prepare(sink=sink) for sink in sinks]
+        right = {branch.resource: sink.name for branch, sink in zip(branches, sinks, strict=True)}
+        for committer, own in zip(committers, branches, strict=True):
+            listed = {doubt.resource: doubt.sink for doubt in bench.in_doubt(committer)}
             require(
-                own.resource in named and all(right.get(resource) == sink for resource, sink in named.items()),
-                f"Sinks {bench.sink.name} and {longer.name} have a branch each, listed as {named}.",
+                own.resource in listed and all(right.get(resource) == sink for resource, sink in listed.items()),
+                f"Sinks {names[0]} and {names[1]} have a branch each, listed as {listed}.",
                 Clause.NAMES,
                 DELIMIT,
             )
-        bench.commit(theirs, committer=bench.committer_of(longer))
-        self.require_no_marker(bench.committer, f"sink {bench.sink.name} shows the marker of sink {longer.name}")
-        bench.commit(ours)
-        bench.require_visible(theirs, ours, after="commits of both sinks", clause=Clause.NAMES, to_do=DELIMIT)
+        bench.commit(branches[1], committer=committers[1])
+        self.require_no_marker(committers[0], f"sink {names[0]} shows the marker of sink {names[1]}")
+        bench.commit(branches[0], committer=committers[0])
+        bench.require_visible(*reversed(branches), after="commits of both sinks", clause=Clause.NAMES, to_do=DELIMIT)
+
+    def test_a_handle_of_the_longest_names_and_largest_numbers_is_taken_whole(self, bench: Bench) -> None:
+        pipeline = PipelineId(FULL.format(bench.pipeline.name) + "1")
+        sink = bench.other_sink(FULL.format("a") + "1")
+        committer = bench.committer_of(sink, pipeline)
+        branches = []
+        for last in (0, 1):  # two attempts, different at the very end
+            handle = replace(bench.handle(0, pipeline=pipeline, sink=sink), **LARGEST)
+            partition = DRIVER_PARTITION if self.keyed else handle.partition
+            handle = replace(handle, attempt=handle.attempt - last, partition=partition)
+            branches.append(bench.prepared_by(bench.writer(handle, sink), bench.rows(3)))
+        shown, gone = branches
+        to_do = "shorten names by a digest of the whole handle where the system's names are too short; never cut them."
+        require(
+            bench.listed(committer) == {branch.resource for branch in branches},
+            f"Two branches of long names are prepared; {sorted(bench.listed(committer))} is listed.",
+            Clause.NAMES,
+            to_do,
+        )
+        bench.abort(gone, committer=committer)
+        bench.commit(shown, committer=committer)
+        bench.require_visible(shown, after="an abort of the other attempt", clause=Clause.NAMES, to_do=to_do)
+        marker = committer.newest_marker()
+        require(
+            marker == Marker(shown.committable.handle.epoch, shown.committable.handle),
+            f"After the commit of {shown.committable.handle} the newest marker is {marker}.",
+            Clause.MARKER,
+            to_do,
+        )
 
     def test_names_that_only_look_like_ours_are_left_alone(self, bench: Bench) -> None:
         bench.needs("look_alike", "cannot_plant")

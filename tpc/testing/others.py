@@ -20,7 +20,7 @@ COMMITS = 3
 ATTEMPTS = 50
 PAUSE_S = 0.005
 
-LOOK_ANEW = "ask the system in every call; keep no listing, table or marker from one call to the next."
+ASK_EACH_TIME = "ask the system in every call; keep no listing, table or marker from one call to the next."
 OUR_OWN = "look for the branch's own marker however far back it lies, and pass over what others have written since."
 
 
@@ -34,29 +34,34 @@ class OthersTests(KitTests):
         sink = self.made_portable(bench)
         for branch in (first, second):
             outcomes = ask(sink, bench.pipeline, "commit", [branch.committable], deadline_s=self.deadline_s)
-            require(outcomes[0].settled, f"Another process committed: {told(outcomes)}.", Clause.DURABLE, LOOK_ANEW)
+            require(outcomes[0].settled, f"Another process committed: {told(outcomes)}.", Clause.DURABLE, ASK_EACH_TIME)
         marker = waiting.newest_marker()
         require(
             marker == Marker(1, second.committable.handle),
             f"Another process has committed {second.committable.handle}, and a committer that had looked before says "
             f"that the newest marker is {marker}.",
             Clause.MARKER,
-            LOOK_ANEW,
+            ASK_EACH_TIME,
         )
         require(
             not bench.in_doubt(waiting),
             "Another process has committed all branches, and a committer that had looked before lists them in doubt.",
             Clause.LISTING,
-            LOOK_ANEW,
+            ASK_EACH_TIME,
         )
         bench.commit(first, second, committer=waiting)
         bench.require_visible(
-            first, second, after="commits by two coordinators", clause=Clause.IDEMPOTENT, to_do=LOOK_ANEW
+            first, second, after="commits by two coordinators", clause=Clause.IDEMPOTENT, to_do=ASK_EACH_TIME
         )
         third = bench.committed(2)
         bench.commit(third, committer=waiting)
         bench.require_visible(
-            first, second, third, after="a third epoch, committed by both", clause=Clause.IDEMPOTENT, to_do=LOOK_ANEW
+            first,
+            second,
+            third,
+            after="a third epoch, committed by both",
+            clause=Clause.IDEMPOTENT,
+            to_do=ASK_EACH_TIME,
         )
 
         fourth = bench.committed(3)
@@ -66,7 +71,7 @@ class OthersTests(KitTests):
             f"Another committer has committed {fourth.committable.handle}, and one that had committed the epoch before "
             f"says that the newest marker is {marker}.",
             Clause.MARKER,
-            LOOK_ANEW,
+            ASK_EACH_TIME,
         )
 
     def look(self, bench: Bench, committer: Committer) -> None:

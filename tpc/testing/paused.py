@@ -1,4 +1,4 @@
-"""A give-up that stands still right before one of its acts or locks, while another process commits the same branches.
+"""A give-up that is stopped right before one of its acts or locks, while another process commits the same branches.
 
 Runs in a process of its own (`tpc.testing.processes`), which forks both and traces the one that gives up.
 """

@@ -85,7 +85,7 @@ class PortabilityTests(KitTests):
         )
         require(
             len(text) <= COMMITTABLE_BYTES,
-            f"A committable has {len(text)} bytes; all of an epoch's stand in one record.",
+            f"A committable has {len(text)} bytes; all of an epoch's are in one record.",
             Clause.PORTABLE,
             "keep names and numbers in the committable, and the rows in the system.",
         )

@@ -6,6 +6,7 @@ import pytest
 
 from tpc.errors import DataError, TpcError
 from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import prepare_and_die, write_and_die
 from tpc.testing.readers import told
@@ -96,14 +97,7 @@ class PrepareTests(KitTests):
             writer.write(bench.batch(rows[start : start + step]))
         branch = bench.branch(writer.prepare(), rows)
         to_do = "write in pieces, wait for every acknowledgement before `prepare` returns, and count the rows."
-        require(
-            branch.committable.rows == len(rows),
-            f"The committable counts {branch.committable.rows} rows of {len(rows)}.",
-            Clause.DURABLE,
-            to_do,
-        )
-        bench.commit(branch)
-        bench.require_visible(branch, after="a large branch", clause=Clause.DURABLE, to_do=to_do)
+        _require_whole(bench, branch, after="a large branch", to_do=to_do)
 
     def test_many_small_batches_are_one_branch(self, bench: Bench) -> None:
         rows = bench.rows(150)
@@ -113,14 +107,7 @@ class PrepareTests(KitTests):
             writer.write(bench.batch([]))
         branch = bench.branch(writer.prepare(), rows)
         to_do = "let `write` be called any number of times, with empty batches too; count rows over all of them."
-        require(
-            branch.committable.rows == len(rows),
-            f"The committable counts {branch.committable.rows} rows of {len(rows)}.",
-            Clause.DURABLE,
-            to_do,
-        )
-        bench.commit(branch)
-        bench.require_visible(branch, after="a hundred batches", clause=Clause.DURABLE, to_do=to_do)
+        _require_whole(bench, branch, after="a hundred batches", to_do=to_do)
 
     def test_a_branch_of_which_a_part_was_swept_is_committed_whole_or_not_at_all(self, bench: Bench) -> None:
         rows = bench.rows(5)
@@ -179,3 +166,15 @@ class PrepareTests(KitTests):
         bench.require_visible(after=after, clause=Clause.INVISIBLE, to_do=REMOVE)
         require(not bench.in_doubt(), f"After {after} the branch is still in doubt.", Clause.LISTING, REMOVE)
         bench.require_nothing_left(after=after, clause=Clause.ABORT, to_do=REMOVE)
+
+
+def _require_whole(bench: Bench, branch: Branch, *, after: str, to_do: str) -> None:
+    """The branch counts all its rows; they are committed, and readers see them."""
+    require(
+        branch.committable.rows == len(branch.rows),
+        f"The committable counts {branch.committable.rows} rows of {len(branch.rows)}.",
+        Clause.DURABLE,
+        to_do,
+    )
+    bench.commit(branch)
+    bench.require_visible(branch, after=after, clause=Clause.DURABLE, to_do=to_do)

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -62,7 +63,7 @@ def die(what: str, *arguments: Any, deadline_s: float) -> Death:
 def give_up_and_pause(
     sink: Sink, pipeline: PipelineId, committables: Sequence[Committable], at: int, *, deadline_s: float
 ) -> Pause:
-    """The outcome of a give-up that stood still right before one of its acts while others committed."""
+    """The outcome of a give-up that was stopped right before one of its acts while others committed."""
     work = (sink, pipeline, list(committables), at)
     pause: Pause = _in_process("_give_up_and_pause", work, deadline_s=deadline_s)
     return pause
@@ -99,6 +100,7 @@ def _in_process(name: str, arguments: Sequence[Any], *, deadline_s: float) -> An
 def _serve(connection: Connection, payload: bytes, environment: Mapping[str, str]) -> None:
     """The whole life of the other process: it answers and waits to be killed."""
     os.environ.update(environment)
+    time.tzset()  # the zone is one of the settings
     try:
         name, arguments = pickle.loads(payload)
         answer = (True, _SERVED[name](*arguments))

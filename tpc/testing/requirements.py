@@ -28,6 +28,7 @@ class Clause(str, Enum):
     ORDER = "Commit gives one outcome for each committable, in the order given."
     EVIDENCE = "Absence is never proof: every branch carries a marker that tells committed from never prepared."
     DATA = "What readers see is what was written, value by value; what cannot be stored exactly is refused."
+    ORDER_OF_ROWS = "Where readers of the system see an order, the rows of a branch are in the order of `write`."
     WHOLE = "A commit makes the rows of a branch visible all at once, unless APPEARS_GRADUALLY is declared."
     ABORT = "Abort undoes branches that nobody decided, exactly these; gone already is fine."
     GIVEN_UP = (
@@ -49,6 +50,7 @@ class Clause(str, Enum):
     SECRETS = "Secrets are in no repr, committable or error."
     PORTABLE = "Sinks, and errors of writers, travel between processes; committables are small JSON."
     REUSE = "After `released` names may be used again, and after `close` the committer may be used again."
+    RESOURCES = "Writers hold nothing after `prepare` and `abort`, committers nothing after `close`."
     CHECK = "`check` and `identity` may be called any number of times and answer alike."
     LIMITS = "What a system cannot do, its sink declares in `limits`, each with the reason in a sentence."
     HOOKS = "Hooks do what they are for, and a hook that a kit does not provide is declared with a reason."

@@ -1,6 +1,6 @@
 """A commit of several steps, overtaken at each of them by a later epoch.
 
-A process stands still between two steps of its commit while others finish the epoch and the next one, and then goes on:
+A process is stopped between two steps of its commit while others finish the epoch and the next one, and then goes on:
 it must change nothing any more. That a process dies there is tried in `deaths`.
 """
 

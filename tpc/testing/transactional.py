@@ -30,8 +30,8 @@ SEEDS = (1, 2)
 class TransactionalConformance:
     """Derive a test class from it, write `make` and `change`, run pytest.
 
-    The class has to stand in a module that another process can import, and its hooks use no fixtures: the kit makes the
-    class anew in processes that are killed (SIGKILL).
+    The class has to be in a module that another process can import, and its hooks use no fixtures: the kit creates it
+    again in processes that are killed (SIGKILL).
     """
 
     def make(self) -> Transactional[Any]:
@@ -93,8 +93,8 @@ class TransactionalConformance:
         made.abandon()
         made.begin()
         assert self.same(made.value, self._after(1)), (
-            "after an aborted epoch the object is not what was decided before it. To do: let `loads` make everything "
-            "anew from the bytes."
+            "after an aborted epoch the object is not what was decided before it. To do: let `loads` create everything "
+            "again from the bytes."
         )
 
     def test_an_epoch_begins_where_the_one_before_it_ended(self) -> None:

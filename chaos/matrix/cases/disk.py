@@ -17,32 +17,21 @@ from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
 from tpc.chaos.matrix.case import EPOCH, CaseFailedError
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.variants import varied
+from tpc.chaos.runner.ends import ENDED_BY_ERROR
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.pipeline import PipelineUnderTest
-    from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "disk"
 LOG_DISK_SIZE = "1m"
 FULL, READ_ONLY = "the log's disk is full", "the log's disk is read-only"
 FILE, DIRECTORY = "EIO on fsync of the log's file", "EIO on fsync of the log's directory"
 CHANGELOGS = "changelogs"
-ERROR_CODE = 1
-"""How a driver ends that says what is wrong and may be started again."""
 
 
 # The disk of the log takes nothing ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LogDiskCase(SpecialCase):
-    """The log lies on a small disk of its own, which takes nothing any more when a record is to be put."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return LogDiskRun(bench, self, seed).run()
 
 
 class LogDiskRun(HeldRun):
@@ -67,14 +56,21 @@ class LogDiskRun(HeldRun):
             self.disk.make_read_only()
 
     def _recover(self) -> None:
-        self.drivers.wait(self.drivers.begin({}))
+        self.drivers.run()
         codes = [life.exit_code for life in self.drivers.lives]
-        if codes != [ERROR_CODE, ERROR_CODE]:
+        if codes != [ENDED_BY_ERROR, ENDED_BY_ERROR]:
             raise CaseFailedError(f"the drivers ended with exit codes {codes} while the log took nothing")
         self.disk.make_writable()
         self.disk.empty()
         self.record.note("the disk is mended")
         super()._recover()
+
+
+@dataclass(frozen=True)
+class LogDiskCase(SpecialCase):
+    """The log lies on a small disk of its own, which takes nothing any more when a record is to be put."""
+
+    runs_as = LogDiskRun
 
 
 def log_disk_cases() -> list[SpecialCase]:
@@ -89,15 +85,6 @@ def log_disk_cases() -> list[SpecialCase]:
 
 
 # An fsync fails ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FsyncCase(SpecialCase):
-    """The kernel answers EIO to one fsync of the log."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return FsyncRun(bench, self, seed).run()
 
 
 class FsyncRun(HeldRun):
@@ -117,8 +104,15 @@ class FsyncRun(HeldRun):
         super()._strike()
         if not self.failing.end():
             raise CaseFailedError("no fsync has failed")
-        if self._last.exit_code != ERROR_CODE:
+        if self._last.exit_code != ENDED_BY_ERROR:
             raise CaseFailedError(f"the driver ended with exit code {self._last.exit_code} after the failed fsync")
+
+
+@dataclass(frozen=True)
+class FsyncCase(SpecialCase):
+    """The kernel answers EIO to one fsync of the log."""
+
+    runs_as = FsyncRun
 
 
 def open_file_in(pid: int, directory: Path) -> Path:
@@ -143,22 +137,6 @@ def fsync_cases() -> list[SpecialCase]:
 
 
 # Power cuts --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PowerCutCase(SpecialCase):
-    """The driver ends at a step, and of Spark's checkpoint the newest files are lost.
-
-    `kinds` are folders of the checkpoint, or the state stores' changelogs; `depth` is how many batches are hit.
-    """
-
-    kinds: tuple[str, ...] = ()
-    how: str = REMOVED
-    depth: int = 1
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return PowerCutRun(bench, self, seed).run()
 
 
 class PowerCutRun(SpecialRun):
@@ -188,6 +166,20 @@ class PowerCutRun(SpecialRun):
         if CHANGELOGS not in self.cut.kinds:
             return checks
         return [check for check in checks if not check.name.startswith(tuple(self.STATEFUL_LACKS))]
+
+
+@dataclass(frozen=True)
+class PowerCutCase(SpecialCase):
+    """The driver ends at a step, and of Spark's checkpoint the newest files are lost.
+
+    `kinds` are folders of the checkpoint, or the state stores' changelogs; `depth` is how many batches are hit.
+    """
+
+    kinds: tuple[str, ...] = ()
+    how: str = REMOVED
+    depth: int = 1
+
+    runs_as = PowerCutRun
 
 
 def files_taken(checkpoint: Path, kinds: Sequence[str], depth: int) -> list[Path]:

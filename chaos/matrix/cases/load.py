@@ -156,26 +156,6 @@ SPREAD = 0.8
 """How many of the tasks have rows at least, when keys are spread by their hashes."""
 
 
-@dataclass(frozen=True)
-class SizeCase(SpecialCase):
-    """`count` rows in epochs of `per_epoch`, the rows of a key in one of `tasks` tasks (0: as they come).
-
-    At least so many `epochs` there must be, and so many rows in the `largest` of those that the log still holds.
-    """
-
-    count: int = 0
-    per_epoch: int = 0
-    keys: int = 500
-    tasks: int = 0
-    epochs: int = 0
-    largest: int = 0
-    timeout_s: float = 600.0
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return SizeRun(bench, self, seed).run()
-
-
 class SizeRun(FormulaRun):
     """PostgreSQL is the case's own where the bench's has too few prepared transactions for so many tasks."""
 
@@ -224,11 +204,29 @@ class SizeRun(FormulaRun):
         return Check("the case was as large as it says", large and largest >= self.size.largest, told, numbers=numbers)
 
 
+@dataclass(frozen=True)
+class SizeCase(SpecialCase):
+    """`count` rows in epochs of `per_epoch`, the rows of a key in one of `tasks` tasks (0: as they come).
+
+    At least so many `epochs` there must be, and so many rows in the `largest` of those that the log still holds.
+    """
+
+    count: int = 0
+    per_epoch: int = 0
+    keys: int = 500
+    tasks: int = 0
+    epochs: int = 0
+    largest: int = 0
+    timeout_s: float = 600.0
+
+    runs_as = SizeRun
+
+
 def _rows_of(manifest: Manifest) -> int:
     """How many rows of Kafka an epoch has read; its topics are read from offset 0 on."""
     start, end = (
         sum(offset for partitions in kafka_offsets(offsets).values() for offset in partitions.values())
-        for offsets in (manifest.barrier.start, manifest.barrier.end)
+        for offsets in (manifest.epoch_input.start, manifest.epoch_input.end)
     )
     return end - start
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpc.chaos.matrix.bench import MatrixBench
-    from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "power"
 EPOCHS = 4
@@ -37,18 +36,6 @@ CUT_EPOCH = 2
 BEFORE_THE_INTENT = ("epoch.planned", "epoch.collected", "epoch.prepared", "log.fsync", "log.linked")
 AFTER_THE_INTENT = ("epoch.decided", "sink.commit", "sink.committed", "epoch.committed", "epoch.completed")
 _OF_THE_LOG = ("log.fsync", "log.linked")
-
-
-@dataclass(frozen=True)
-class PowerCase(SpecialCase):
-    """One cut, of a pipeline of this shape on a file system of this kind."""
-
-    shape: str = STATELESS
-    kind: str = EXT4
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return PowerRun(bench, self, seed).run()
 
 
 class CutRun(HeldRun):
@@ -130,6 +117,16 @@ class PowerRun(CutRun):
             found = [(f"{epoch}: {i}",) for epoch, ids in shown.items() for i in ids]
             checks.append(multisets_equal("each epoch shows what it must", wanted, found))
         return checks
+
+
+@dataclass(frozen=True)
+class PowerCase(SpecialCase):
+    """One cut, of a pipeline of this shape on a file system of this kind."""
+
+    shape: str = STATELESS
+    kind: str = EXT4
+
+    runs_as = PowerRun
 
 
 def cases() -> list[SpecialCase]:

@@ -18,13 +18,12 @@ from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.server_faults import Outage
 from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
+from tpc.chaos.runner.ends import FENCED
 from tpc.chaos.servers.server import LocalServer
 from tpc.chaos.servers.spark_standalone import StandaloneCluster, executor_of
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench
-    from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "processes"
 DOWN_S = 1.0
@@ -40,18 +39,6 @@ SERVERS: Mapping[str, tuple[str, str]] = {
 
 
 # Servers -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ServerCase(SpecialCase):
-    """A server of the bench ends at a step and comes back."""
-
-    server: str = ""
-    gently: bool = False
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return ServerRun(bench, self, seed).run()
 
 
 class ServerRun(HeldRun):
@@ -80,6 +67,16 @@ class ServerRun(HeldRun):
         super()._recover()
 
 
+@dataclass(frozen=True)
+class ServerCase(SpecialCase):
+    """A server of the bench ends at a step and comes back."""
+
+    server: str = ""
+    gently: bool = False
+
+    runs_as = ServerRun
+
+
 def _server_cases() -> list[SpecialCase]:
     cases: list[SpecialCase] = []
     for server, (name, sink) in SERVERS.items():
@@ -94,15 +91,6 @@ def _server_cases() -> list[SpecialCase]:
 
 
 # A driver with its JVM and its workers -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FamilyCase(SpecialCase):
-    """All processes of a driver end or stop at a step."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return FamilyRun(bench, self, seed).run()
 
 
 class FamilyRun(OwnSessionRun):
@@ -124,8 +112,15 @@ class FamilyRun(OwnSessionRun):
         self.record.note(f"all of it was stopped for {time.monotonic() - self.stopped_at:.1f} s")
         self._signal(signal.SIGCONT)
         super()._end_zombies()
-        if (code := self.drivers.lives[0].exit_code) != EXIT_FENCED:
-            raise CaseFailedError(f"the zombie ended with exit code {code}, not fenced ({EXIT_FENCED})")
+        if (code := self.drivers.lives[0].exit_code) != FENCED:
+            raise CaseFailedError(f"the zombie ended with exit code {code}, not fenced ({FENCED})")
+
+
+@dataclass(frozen=True)
+class FamilyCase(SpecialCase):
+    """All processes of a driver end or stop at a step."""
+
+    runs_as = FamilyRun
 
 
 def _family_cases() -> list[SpecialCase]:
@@ -144,15 +139,6 @@ def _family_cases() -> list[SpecialCase]:
 # An executor of a cluster ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExecutorCase(SpecialCase):
-    """One of the two executors of a standalone cluster is killed while its task has a branch prepared."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return ExecutorRun(bench, self, seed).run()
-
-
 class ExecutorRun(OwnSessionRun):
     """Spark runs the task again elsewhere; what the lost attempt has prepared must be swept."""
 
@@ -169,6 +155,13 @@ class ExecutorRun(OwnSessionRun):
 
     def _judge(self) -> list[Check]:
         return [*super()._judge(), ran_again(self.evidence.hits, self.case.fault)]
+
+
+@dataclass(frozen=True)
+class ExecutorCase(SpecialCase):
+    """One of the two executors of a standalone cluster is killed while its task has a branch prepared."""
+
+    runs_as = ExecutorRun
 
 
 def _executor_cases() -> list[SpecialCase]:

@@ -7,7 +7,7 @@ import shutil
 import signal
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import KILL
@@ -21,10 +21,6 @@ from tpc.chaos.matrix.pipeline import SERVICE
 from tpc.chaos.matrix.service_judging import ServiceReaders
 from tpc.chaos.matrix.service_pipeline import STATES, TOTALS, ServicePipeline
 from tpc.chaos.running.owned_processes import read_from
-
-if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import MatrixBench
-    from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "service-lost-disks"
 LOST = "killed, and the states' disk is lost"
@@ -49,15 +45,6 @@ PLACES = (
     ("recovery.sweep", None),
     ("recovery.reconciled", None),
 )
-
-
-@dataclass(frozen=True)
-class LostDiskCase(SpecialCase):
-    """All that one machine has of the states is gone at a step."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return LostDiskRun(bench, self, seed).run()
 
 
 class LostDiskRun(HeldRun):
@@ -87,6 +74,13 @@ class LostDiskRun(HeldRun):
 
     def _judge(self) -> list[Check]:
         return [check for check in super()._judge() if not check.name.startswith(UNSEEN)]
+
+
+@dataclass(frozen=True)
+class LostDiskCase(SpecialCase):
+    """All that one machine has of the states is gone at a step."""
+
+    runs_as = LostDiskRun
 
 
 def cases() -> list[LostDiskCase]:

@@ -22,7 +22,6 @@ from tpc.chaos.matrix.cases.service_cells import counts
 from tpc.chaos.matrix.cases.special import SpecialCase
 from tpc.chaos.matrix.cases.tables import OF_SINKS, Cell
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, SERVICE, PipelineUnderTest
-from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.service_judging import ServiceReaders
 from tpc.chaos.matrix.service_pipeline import STATES, ServicePipeline
 from tpc.coordinator.kernel.log.journal import Journal
@@ -67,17 +66,6 @@ class PoweredService(ServicePipeline):
     def outbox(self) -> Path:
         """See `ServicePipeline.outbox`. What the other side was told lies elsewhere: its power stays."""
         return self.disk / "effects"
-
-
-@dataclass(frozen=True)
-class ServicePowerCase(SpecialCase):
-    """One cut, on a file system of this kind."""
-
-    kind: str = EXT4
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return ServicePowerRun(bench, self, seed).run()
 
 
 class ServicePowerRun(CutRun):
@@ -128,6 +116,15 @@ class ServicePowerRun(CutRun):
     def _judge(self) -> list[Check]:
         checks = [check for check in super()._judge() if not check.name.startswith(UNSEEN)]
         return [self.kept, *checks]
+
+
+@dataclass(frozen=True)
+class ServicePowerCase(SpecialCase):
+    """One cut, on a file system of this kind."""
+
+    kind: str = EXT4
+
+    runs_as = ServicePowerRun
 
 
 def cases() -> list[ServicePowerCase]:

@@ -6,24 +6,21 @@ import os
 import signal
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.fault import HANG, KILL, ZOMBIE, StepFault
 from tpc.chaos.faults.injector import wait_until
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.matrix.case import EPOCH, CaseFailedError
-from tpc.chaos.matrix.cases.disk import ERROR_CODE, LOG_DISK_SIZE, fsync_cases, log_disk_cases
+from tpc.chaos.matrix.cases.disk import LOG_DISK_SIZE, fsync_cases, log_disk_cases
 from tpc.chaos.matrix.cases.service_cells import counts
 from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, SpecialCase, held_at
 from tpc.chaos.matrix.cases.tables import Cell
 from tpc.chaos.matrix.pipeline import SERVICE
 from tpc.chaos.matrix.service_pipeline import TOTALS, ServicePipeline
+from tpc.chaos.runner.ends import ENDED_BY_ERROR
 from tpc.chaos.running.owned_processes import read_from
-
-if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import MatrixBench
-    from tpc.chaos.matrix.records import CaseRecord
 
 DISKS, STANDBY = "service-disks", "service-standby"
 STANDS_BY = "this one stands by"
@@ -36,15 +33,6 @@ def disk_cases() -> list[SpecialCase]:
     of_log = (*log_disk_cases(), *fsync_cases())
     renamed = [replace(case, name=f"{SERVICE}/{case.name}", suite=DISKS, pipeline=SERVICE) for case in of_log]
     return [*renamed, *cases()]
-
-
-@dataclass(frozen=True)
-class StandbyCase(SpecialCase):
-    """The current leader is killed or stopped while another one waits."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return StandbyRun(bench, self, seed).run()
 
 
 class StandbyRun(HeldRun):
@@ -60,6 +48,13 @@ class StandbyRun(HeldRun):
         self.drivers.wait(self.standby)
         if self.standby.exit_code != 0:
             raise CaseFailedError(f"the standby, life 1, ended with exit code {self.standby.exit_code}")
+
+
+@dataclass(frozen=True)
+class StandbyCase(SpecialCase):
+    """The current leader is killed or stopped while another one waits."""
+
+    runs_as = StandbyRun
 
 
 _PLACES = (("epoch.prepared", None), ("epoch.decided", None), ("sink.commit", "kafka"), ("state.applied", "totals"))
@@ -98,15 +93,6 @@ PLACES = (
 )
 
 
-@dataclass(frozen=True)
-class StoreDiskCase(SpecialCase):
-    """The states lie on a small disk of their own."""
-
-    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
-        """See `Case.run`."""
-        return StoreDiskRun(bench, self, seed).run()
-
-
 class StoreDiskRun(HeldRun):
     """A process that ends of it is followed by one that finds no new room either; then there is room again."""
 
@@ -137,9 +123,9 @@ class StoreDiskRun(HeldRun):
         if self._last.exit_code != 0 and not self.mending.finished.is_set():
             self.mending.cancel()
             self.disk.fill()  # also what the process has let go of
-            self.drivers.wait(self.drivers.begin({}))
+            self.drivers.run()
             codes = [life.exit_code for life in self.drivers.lives]
-            if codes not in ([ERROR_CODE, ERROR_CODE], [ERROR_CODE, 0]):
+            if codes not in ([ENDED_BY_ERROR, ENDED_BY_ERROR], [ENDED_BY_ERROR, 0]):
                 raise CaseFailedError(f"the processes ended with exit codes {codes} while there was no room")
             if codes[-1] == 0:
                 self.record.note("the second process had room enough: it rewrites a store's log in place")
@@ -149,6 +135,13 @@ class StoreDiskRun(HeldRun):
         if REFUSED not in read_from(self.drivers.log, 0):
             raise CaseFailedError("no store was refused anything")
         super()._recover()
+
+
+@dataclass(frozen=True)
+class StoreDiskCase(SpecialCase):
+    """The states lie on a small disk of their own."""
+
+    runs_as = StoreDiskRun
 
 
 def cases() -> list[StoreDiskCase]:

@@ -6,16 +6,13 @@ Same record, same checks, same readers as the cases of the matrix (`case_run`); 
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import psutil
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import injector
@@ -26,6 +23,7 @@ from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession
 from tpc.chaos.reports.tally import FAILED, SKIPPED
+from tpc.chaos.running.signals import send
 from tpc.errors import TpcError
 
 if TYPE_CHECKING:
@@ -46,6 +44,11 @@ class SpecialCase(Case):
     """A case with a run of its own. `what` is its fault in the words of the record."""
 
     what: str = ""
+    runs_as: ClassVar[type[SpecialRun]]
+
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
+        """See `Case.run`."""
+        return self.runs_as(bench, self, seed).run()
 
 
 def held_at(
@@ -106,12 +109,8 @@ class SpecialRun(CaseRun):
 
     def _recover(self) -> None:
         """Lives until one comes to its end."""
-        for _ in range(1 + self.restarts):
-            if self._last.exit_code == 0:
-                return
-            self.drivers.wait(self.drivers.begin({}))
-        if self._last.exit_code != 0:
-            raise CaseFailedError(f"life {self._last.number} ended with exit code {self._last.exit_code}")
+        if (last := self.drivers.until_end(self.restarts)).exit_code != 0:
+            raise CaseFailedError(f"life {last.number} ended with exit code {last.exit_code}")
 
     def _prepare(self) -> None:
         self.bench.servers.make(self.pipeline)
@@ -145,15 +144,11 @@ class HeldRun(SpecialRun):
 
     def _arm(self) -> None:
         """Make the fault when a process waits for it, then let the process go."""
-        for number, fault in enumerate(self.case.faults):
-            claim = injector.claim_file(self.directory, number)
-            armed = injector.armed_file(self.directory, number)
-            if not fault.held or armed.exists() or not claim.exists():
-                continue
-            self._make(json.loads(claim.read_text()))
+        for number, _, claim in injector.waiting(self.directory, self.case.faults):
+            self._make(claim)
             injector.record_made(self.directory, number, time.time())
             self.record.note(self.what)
-            armed.touch()
+            injector.armed_file(self.directory, number).touch()
 
     def _make(self, claim: dict[str, Any]) -> None:
         """Make the fault. `claim` is what the held process recorded: its step, epoch, sink, partition and pid."""
@@ -182,9 +177,4 @@ class OwnSessionRun(HeldRun):
 
     def _signal(self, number: signal.Signals) -> None:
         """To every process of the first life, the driver first."""
-        family = self.session.family()
-        with suppress(psutil.NoSuchProcess):
-            family.insert(0, psutil.Process(self.drivers.lives[0].pid))
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+        send(number, [self.drivers.lives[0].pid, *(process.pid for process in self.session.family())])

@@ -1,4 +1,8 @@
-"""A mutant whose check was not done in time is tried once more, alone: the machine may only have been loaded."""
+"""How long a check may take with a mutant: a multiple of what it takes without one, never a fixed time.
+
+A check that is not done by then may have met a loop, or a machine that is loaded. So it is tried once more, alone, by
+a control that is measured then; what is not done then either has hung.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,17 @@ from tpc.chaos.prove.mutant import Mutant
 from tpc.chaos.prove.outcome import HELD, Found
 from tpc.chaos.prove.trial import Fate, MutantTrial, try_mutant
 
-FACTOR = 10.0
-"""So many times as long as the code as it is takes, a mutant may take: beyond that it hangs."""
+FACTOR = 5.0
+"""So many times as long as the code as it is takes, a mutant may take beside others."""
+FACTOR_ALONE = 10.0
+"""And alone: beyond that it has hung."""
+LEAST_S = 30.0
+"""A check that takes a second may wait for another process a little."""
+
+
+def limit_s(control: Found, factor: float = FACTOR) -> float:
+    """How long a check with this control may take with a mutant."""
+    return max(LEAST_S, factor * float(control["seconds"]))
 
 
 def measured(check: Check) -> Found:
@@ -32,15 +45,18 @@ def tried_alone(
 ) -> MutantTrial:
     """The trial of a mutant with which the check `hung` was not done in time; nothing else may run meanwhile.
 
-    Each check that was not done has the limit that its control, measured now, gives it, and never a lower one than
-    before. Not judged where the code as it is does not pass that check now.
+    Each check that was not done has the limit that its control, measured now, gives it. Not judged where the code as
+    it is does not pass that check now.
     """
     limits: dict[str, float] = {}
+
+    def limit(check: Check) -> float:
+        return limits[check.name] if check.name in limits else limit_s(controls.of(check), FACTOR_ALONE)
+
     while True:
-        control = measure(check := check_named(hung))
-        limits[hung] = max(check.deadline_s, FACTOR * float(control["seconds"]))
-        among = [replace(each, deadline_s=limits.get(each.name, each.deadline_s)) for each in checks]
-        trial = try_mutant(mutant, controls, among, crash_ends=True)
+        control = measure(check_named(hung))
+        limits[hung] = limit_s(control, FACTOR_ALONE)
+        trial = try_mutant(mutant, controls, checks, crash_ends=True, limit_s=limit)
         if trial.hung and control["outcome"] != HELD:
             what = f"{hung} was not done, and the unchanged code does not pass it now either ({control['what']})"
             return replace(trial, fate=Fate.NOT_JUDGED, what=what)

@@ -24,9 +24,17 @@ class Made:
 
     def told(self) -> str:
         """The place and the difference, in lines."""
+        return f"{self.file}:{self.line} {self._difference()}"
+
+    @property
+    def key(self) -> str:
+        """What stays the same when lines are put before its definition."""
+        return f"{self.file} {self._difference()}"
+
+    def _difference(self) -> str:
         (edit,) = self.mutant.edits
         old, new = ([f"{sign} {line}" for line in lines] for sign, lines in (("-", edit.old), ("+", edit.new)))
-        return "\n".join([f"{self.file}:{self.line} in {edit.definition}: {self.operator}", *old, *new])
+        return "\n".join([f"in {edit.definition}: {self.operator}", *old, *new])
 
 
 def all_changes(room: str, sources: Sources) -> list[tuple[str, Change]]:

@@ -1,12 +1,14 @@
 """What the machine does to a function: each operator gives the places that it applies to, as changes of the text.
 
-Not mutated, since no contract covers them: messages of errors, lines of a log, annotations, docstrings, and what is
-only there for a type checker.
+Not mutated, since no contract covers them: messages of errors, lines of a log, annotations, docstrings, names of steps
+(`tpc.failpoints`), how many digits are kept of a time, assertions, which of two refusals is told where both apply, and
+what is only there for a type checker.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,10 @@ _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 _TOLD = {"debug", "info", "warning", "error", "exception", "warn", "log", "print", "echo", "add_note"}
 """Methods that tell somebody something."""
+_LOOKING = {"get", "keys", "values", "items", "partition", "startswith", "endswith", *dir(builtins)} - {"next", "open"}
+"""Calls that change nothing."""
+_ADDING = {"append", "add", "extend", "update", "discard", "clear", "remove"}
+"""Calls that change what they are called on, and nothing that they are given."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,15 @@ def _is_ignored(node: ast.stmt) -> bool:
 def _tells(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _TOLD or name.startswith(("_tell", "tell"))
+    if ast.unparse(node.func) == "failpoints.hit":
+        return True
+    name = _called(node).lstrip("_")
+    return name in _TOLD or name.startswith("tell")
+
+
+def _called(node: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _of_expressions(node: ast.stmt, lines: Sequence[str]) -> Iterator[Change]:
@@ -123,6 +136,10 @@ def _within(node: ast.expr, *, is_condition: bool) -> Iterator[tuple[ast.expr, b
     yield node, is_condition
     if isinstance(node, ast.JoinedStr | ast.Lambda):
         return
+    called = _called(node) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call) and called == "round":  # its second argument says how many digits are kept
+        yield from _within(node.args[0], is_condition=False)
+        return
     for name, value in ast.iter_fields(node):
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, ast.comprehension):
@@ -130,7 +147,8 @@ def _within(node: ast.expr, *, is_condition: bool) -> Iterator[tuple[ast.expr, b
                 for test in each.ifs:
                     yield from _within(test, is_condition=True)
             elif isinstance(each, ast.keyword):
-                yield from _within(each.value, is_condition=False)
+                if (called, each.arg) != ("zip", "strict"):  # an assertion in another form
+                    yield from _within(each.value, is_condition=False)
             elif isinstance(each, ast.expr):
                 yield from _within(each, is_condition=name == "test" or (is_condition and _is_logic(node)))
 
@@ -192,7 +210,9 @@ def _removed(node: ast.stmt, body: list[ast.stmt], lines: Sequence[str]) -> Iter
 def _swapped(statements: list[ast.stmt], body: list[ast.stmt], lines: Sequence[str]) -> Iterator[Change]:
     """In the other order: two neighbours that both do something, of which the second needs no name of the first."""
     for one, two in pairwise(body):
-        if one in statements and two in statements and _acts(one) and _acts(two) and not _names(two) & _assigned(one):
+        if not (one in statements and two in statements and _acts(one) and _acts(two)):
+            continue
+        if not _names(two) & _assigned(one) and not _are_apart(one, two):
             first, between, last = one.lineno, two.lineno, two.end_lineno or two.lineno
             new = (*lines[between - 1 : last], *lines[first - 1 : between - 1])
             yield Change("two in the other order", first, last, new)
@@ -203,6 +223,60 @@ def _acts(node: ast.stmt) -> bool:
     return is_simple and any(
         isinstance(each, ast.Call | ast.Await | ast.YieldFrom | ast.Yield) for each in ast.walk(node)
     )
+
+
+def _are_apart(one: ast.stmt, two: ast.stmt) -> bool:
+    """Whether their order decides nothing, or only which error is told: two refusals, or a look at something else."""
+    if _is_refusal(one) and _is_refusal(two):
+        return True
+    if not (_only_looks(one) or _only_looks(two)):
+        return False
+    return not (_meet(_changed(one), set(_paths(two))) or _meet(_changed(two), set(_paths(one))))
+
+
+def _is_refusal(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and not node.orelse and all(isinstance(each, ast.Raise) for each in node.body)
+
+
+def _only_looks(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    is_local = isinstance(node, ast.Assign | ast.AugAssign) and all(
+        isinstance(t, ast.Name | ast.Tuple) for t in targets
+    )
+    within = list(ast.walk(node))
+    waits = any(isinstance(each, ast.Await | ast.Yield | ast.YieldFrom) for each in within)
+    return is_local and not waits and all(_called(each) in _LOOKING for each in within if isinstance(each, ast.Call))
+
+
+def _changed(node: ast.stmt) -> set[str]:
+    """The names, or attributes of `self`, that a statement may change: its targets, and what its calls are given."""
+    found = _assigned(node)
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and _called(call) not in _LOOKING:
+            found.update(_paths(call.func.value if isinstance(call.func, ast.Attribute) else call.func))
+            if _called(call) not in _ADDING:
+                for given in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                    found.update(_paths(given))
+    return found
+
+
+def _paths(node: ast.AST) -> Iterator[str]:
+    """The names in a tree; of `self` with its attribute, where it has one."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        yield f"self.{node.attr}"
+    elif isinstance(node, ast.Name):
+        yield node.id
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _paths(child)
+
+
+def _meet(some: set[str], others: set[str]) -> bool:
+    """Whether one of them is the other, or the whole object of whose attributes the other is one."""
+    for one, other in ((some, others), (others, some)):
+        if one & other or ("self" in one and any(path.startswith("self.") for path in other)):
+            return True
+    return False
 
 
 def _names(node: ast.stmt) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 from tpc.chaos.prove.machine.made import Made
@@ -13,6 +14,13 @@ NOTICED = (Fate.CAUGHT, Fate.BROKEN)
 """What a machine makes may just as well crash or hang; a check that the code as it is passes does not let that pass."""
 
 
+class Round(str, Enum):
+    """How far a mutant has come."""
+
+    QUICK = "quick"
+    LONG = "long"
+
+
 @dataclass(frozen=True)
 class Tried:
     """One mutant of the machine and its trial; without one it is in the table of those that change nothing."""
@@ -20,11 +28,29 @@ class Tried:
     made: Made
     trial: MutantTrial | None
     reason: str = ""
+    last: Round = Round.LONG
+    is_alone: bool = False
+    """Whether what was not done in time has been tried again, alone."""
+
+    @property
+    def must_be_alone(self) -> bool:
+        """Whether a check was not done in time beside others, which says nothing yet."""
+        return self.trial is not None and bool(self.trial.hung) and not self.is_alone
 
     @property
     def is_noticed(self) -> bool:
         """Whether a check ended otherwise than on the code as it is."""
-        return self.trial is not None and self.trial.fate in NOTICED
+        return self.trial is not None and self.trial.fate in NOTICED and not self.must_be_alone
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another round may still notice it."""
+        return self.trial is not None and not self.is_noticed and (self.last is Round.QUICK or self.must_be_alone)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether no check of any round notices it, and it is not listed as equivalent."""
+        return self.trial is not None and not self.is_noticed and not self.is_open
 
     def to_json(self) -> dict[str, Any]:
         """One record."""
@@ -34,7 +60,10 @@ class Tried:
             **place,
             "operator": self.made.operator,
             "told": self.made.told(),
+            "key": self.made.key,
             "reason": self.reason,
+            "round": self.last.value,
+            "is_alone": self.is_alone,
             "trial": trial,
         }
 
@@ -46,27 +75,38 @@ class Score:
     mutants: int = 0
     caught: int = 0
     crashed: int = 0
-    """Noticed by a crash or a hang alone."""
+    """Noticed by a crash alone."""
+    hung: int = 0
+    """Noticed by a check that, alone as well, takes ten times as long as without the mutant."""
     survived: int = 0
     not_judged: int = 0
     """No check executes them, or none could be run."""
+    open: int = 0
+    """The quick checks have not noticed them, and the time was over before the long ones."""
     equivalent: int = 0
 
     @property
     def percent(self) -> float:
         """Of the mutants that change something, how many were noticed."""
         count = self.mutants - self.equivalent
-        return 100.0 * (self.caught + self.crashed) / count if count else 100.0
+        return 100.0 * (self.caught + self.crashed + self.hung) / count if count else 100.0
 
     def add(self, tried: Tried) -> None:
         """One mutant more."""
         self.mutants += 1
-        fate = None if tried.trial is None else tried.trial.fate
-        self.equivalent += fate is None
-        self.caught += fate is Fate.CAUGHT
-        self.crashed += fate is Fate.BROKEN
-        self.survived += fate is Fate.SURVIVED
-        self.not_judged += fate in (Fate.NOT_JUDGED, Fate.SKIPPED)
+        if tried.trial is None:
+            self.equivalent += 1
+        elif tried.is_open:
+            self.open += 1
+        elif tried.trial.fate is Fate.CAUGHT:
+            self.caught += 1
+        elif tried.trial.fate is Fate.BROKEN:
+            self.hung += bool(tried.trial.hung)
+            self.crashed += not tried.trial.hung
+        elif tried.trial.fate is Fate.SURVIVED:
+            self.survived += 1
+        else:
+            self.not_judged += 1
 
     def to_json(self) -> dict[str, Any]:
         """One record."""
@@ -84,8 +124,8 @@ def scores(all_tried: Sequence[Tried]) -> dict[str, Score]:
 
 def table_of(found: dict[str, Score]) -> Iterator[str]:
     """The table of the documents."""
-    yield "| room | mutants | caught | crashed | survived | not judged | equivalent | noticed |"
-    yield "|---|---|---|---|---|---|---|---|"
+    columns = ("mutants", "caught", "crashed", "hung", "survived", "not_judged", "open", "equivalent")
+    yield f"| room | {' | '.join(columns).replace('_', ' ')} | noticed |"
+    yield f"|---|{'---|' * len(columns)}---|"
     for room, one in found.items():
-        counts = (one.mutants, one.caught, one.crashed, one.survived, one.not_judged, one.equivalent)
-        yield f"| {room} | {' | '.join(map(str, counts))} | {one.percent:.1f} % |"
+        yield f"| {room} | {' | '.join(str(getattr(one, column)) for column in columns)} | {one.percent:.1f} % |"

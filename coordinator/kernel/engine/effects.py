@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from tpc import failpoints
+from tpc.abort_rules import AbortRules, AbortScope
 from tpc.coordinator.kernel.clock import Clock
-from tpc.coordinator.kernel.engine.commits import Commits
+from tpc.coordinator.kernel.engine.commit_retries import CommitRetries
+from tpc.coordinator.kernel.engine.leadership import Leadership
 from tpc.coordinator.kernel.engine.puts import Puts
 from tpc.coordinator.kernel.engine.settings import EngineSettings
+from tpc.coordinator.kernel.engine.successor_watch import Cancellable, SuccessorWatch
 from tpc.coordinator.kernel.engine.times import PhaseClock, UpkeepClock
-from tpc.coordinator.kernel.engine.watch import Cancellable, SuccessorWatch
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
@@ -45,10 +47,14 @@ from tpc.errors import (
 from tpc.events import Aborted, Event, Failed, Owned, Superseded, Swept, Verified
 from tpc.manifest import Manifest
 from tpc.sink import Owner
-from tpc.states import MachineState
-from tpc.sweeping import Reach, Sweeper
+from tpc.states import MachineState, Phase
 
 logger = logging.getLogger(__name__)
+
+
+_ASKED_OF_SINKS = (TakeOwnership, Verify, Sweep, Commit)
+_ANY_FAILURE_ALIKE = frozenset({Phase.SWEEPING, Phase.VERIFYING})
+"""Phases in which the machine knows no `Superseded`: it ends there, or aborts the epoch, which asks again who leads."""
 
 
 class EffectExecutor:
@@ -69,9 +75,10 @@ class EffectExecutor:
         self.parked = parked
         self.phases = PhaseClock(clock)
         self.upkeep = UpkeepClock(clock, settings)
+        self.leadership = Leadership(journal, clock)
         self.puts = Puts(journal, participants, clock, settings, self.phases, stopping)
-        self.commits = Commits(journal, participants, clock, settings, stopping)
-        self.watch = SuccessorWatch(journal, settings.watch_interval_s)
+        self.commits = CommitRetries(journal, self.leadership, participants, clock, settings, stopping)
+        self.watch = SuccessorWatch(self.leadership, settings.watch_interval_s)
         self.swept_count = 0
         """How many branches the last sweep has aborted."""
         self.may_sweep_later = False
@@ -90,15 +97,30 @@ class EffectExecutor:
         }
 
     def carry_out(self, effect: MachineEffect, state: MachineState) -> Event | None:
-        """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`."""
-        return self._handlers[type(effect)](effect, state)
+        """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`.
+
+        An error of a sink is an event only once it is known who leads.
+        """
+        try:
+            return self._handlers[type(effect)](effect, state)
+        except Exception as error:
+            if not isinstance(effect, _ASKED_OF_SINKS):
+                raise
+            return self.failed(located(error, state), state)
+
+    def failed(self, error: Exception, state: MachineState) -> Failed | Superseded:
+        """The event of an error: that another coordinator leads, where the log shows it."""
+        told = self.leadership.instead_of(error)
+        if not isinstance(told, FencedError):
+            return Failed(error)  # that leadership is unknown is said where the error leaves the engine
+        return Failed(located(told, state)) if state.phase in _ANY_FAILURE_ALIKE else Superseded.by(told)
 
     # During a pass ---------------------------------------------------------------------------------------------
 
     def watch_over(self, epoch_pass: Cancellable, state: MachineState) -> None:
         """Watch, until `watch.end`, who leads, and whether branches of dead coordinators hold up the pass."""
-        older = replace(_sweeper(state, state.pending), reach=Reach.OLDER_TERMS)
-        history, leading = self.journal.history, self.journal.require_leading
+        older = replace(_abort_rules(state, state.pending), scope=AbortScope.OLDER_GENERATIONS)
+        history, leading = self.journal.history, self.leadership.require
         self.watch.begin(epoch_pass, lambda: self.participants.clear_the_way(older, history, leading))
 
     def seen_fenced(self, error: Exception | None = None) -> Superseded | None:
@@ -106,96 +128,75 @@ class EffectExecutor:
         seen = error if isinstance(error, FencedError) else self.watch.fenced
         if isinstance(seen, OperatorActedError):
             try:
-                self.journal.require_leading()  # another coordinator may have begun since the watch has looked
+                self.leadership.require()  # another coordinator may have begun since the watch has looked
             except FencedError as newer:
                 seen = newer
             except TpcError as unread:
                 logger.debug("who leads cannot be looked at again: %s", unread)
         elif seen is None and error is not None:
-            seen = self._leading_instead(error)
+            told = self.leadership.instead_of(error)
+            seen = told if isinstance(told, FencedError) else None
         return None if seen is None else Superseded.by(seen)
-
-    def _leading_instead(self, error: Exception) -> FencedError | None:
-        """Whether another coordinator leads, asked before an error is told: what that one has done may be its cause."""
-        try:
-            self.journal.require_leading()
-        except FencedError as fenced:
-            logger.info("another coordinator leads, and this one has met: %s", error)
-            return fenced
-        except TpcError as unread:
-            logger.warning("the current leader is unknown: %s", unread)
-        return None
 
     # The sinks -------------------------------------------------------------------------------------------------
 
     def _own(self, effect: TakeOwnership, state: MachineState) -> Event:
         history = self.journal.history
         owner = Owner(effect.generation, history.owners[effect.generation], self.clock.wall())
-        try:
-            self.participants.take_ownership(owner, history, self.journal.require_leading)
-        except FencedError as error:
-            return Superseded.by(error)
-        except TpcError as error:
-            return Failed(located(error, state))
+        self.participants.take_ownership(owner, history)
         self.upkeep.owned()
         failpoints.hit("recovery.owned", generation=effect.generation)
         if state.last_complete is not None:
             self._tell_complete(state.last_complete)
         return Owned()
 
-    def _verify(self, effect: Verify, state: MachineState) -> Event:
-        try:
-            self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
-        except FencedError as error:
-            return Failed(located(error, state))
-        except TpcError as error:
-            return Failed(located(self._leading_instead(error) or error, state))
+    def _verify(self, effect: Verify, _: MachineState) -> Event:
+        self.participants.verify(effect.manifest, self.journal.history)
         return Verified()
 
     def _sweep(self, effect: Sweep, state: MachineState) -> Event:
         self.upkeep.swept()
         try:
             failpoints.hit("recovery.sweep", generation=effect.generation)
-            count = self._swept(_sweeper(state, effect.manifest))
+            # No error is told here, and a log may take its time: it has a deadline of its own.
+            count = self._swept(_abort_rules(state, effect.manifest), self.journal.require_leading)
         except TransientError as error:
             if not self.may_sweep_later:
-                return Failed(error.located(pipeline=str(state.pipeline)))
+                raise
             logger.warning("leftovers of dead tasks cannot be swept now, again in a while: %s", error.what)
             return Swept(0)
-        except TpcError as error:
-            return Failed(error.located(pipeline=str(state.pipeline)))
         self.swept_count = count
         failpoints.hit("recovery.swept", generation=effect.generation, count=count)
         return Swept(count)
 
     def _abort(self, effect: AbortEpoch, state: MachineState) -> Event:
-        sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
+        rules = _abort_rules(state, effect.spare, failed_epoch=effect.epoch)
         try:
             if effect.fenced:
-                self.participants.undo_own_epoch(replace(sweeper, reach=Reach.OWN_EPOCH))
+                self.participants.undo_own_epoch(replace(rules, scope=AbortScope.OWN_EPOCH))
             else:
-                self._swept(sweeper)
+                self._swept(rules, self.leadership.require)
         except FencedError as error:
             return Superseded.by(error)
         except Exception:  # what has ended the epoch is what is to be raised
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()
 
-    def _swept(self, sweeper: Sweeper) -> int:
-        return self.participants.sweep(sweeper, self.journal.history, self.journal.require_leading)
+    def _swept(self, rules: AbortRules, still_leading: Callable[[], None]) -> int:
+        return self.participants.sweep(rules, self.journal.history, still_leading)
 
     def _release(self, effect: Release, _: MachineState) -> None:
         self.parked.remove()
         try:
             self.participants.release(effect.manifest, effect.undone)
-        except TpcError:
+        except Exception:  # nothing rests on it, and the epoch is complete whatever a sink says
             logger.exception("epoch %d is complete; a sink could not tidy up after it", effect.manifest.epoch)
         self._tell_complete(effect.manifest.epoch)
 
     def _tell_complete(self, epoch: int) -> None:
         try:
             self.participants.completed(epoch)
-        except TpcError:
+        except Exception:  # as above
             logger.exception("epoch %d is complete; a sink could not go on from there", epoch)
 
     # Who waits for the epoch -----------------------------------------------------------------------------------
@@ -212,8 +213,8 @@ class EffectExecutor:
         raise effect.error
 
 
-def _sweeper(state: MachineState, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
-    return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
+def _abort_rules(state: MachineState, named: Manifest | None, *, failed_epoch: int | None = None) -> AbortRules:
+    return AbortRules(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
 
 
 def located(error: Exception, state: MachineState) -> Exception:

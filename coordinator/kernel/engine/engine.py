@@ -18,16 +18,16 @@ from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.kernel.engine.effects import EffectExecutor
 from tpc.coordinator.kernel.engine.epoch import Epoch
 from tpc.coordinator.kernel.engine.settings import EngineSettings
-from tpc.coordinator.kernel.engine.watch import Cancellable
+from tpc.coordinator.kernel.engine.successor_watch import Cancellable
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
 from tpc.coordinator.kernel.transition import Observer, Transition, nobody
+from tpc.data_status import annotate_errors, data_status
 from tpc.effects import MachineEffect, ReplayEpoch, WriteEpoch
-from tpc.errors import FencedError
+from tpc.errors import FencedError, LeadershipUnknownError, TpcError
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
-from tpc.safety import annotate_errors, data_status
 from tpc.states import MachineState, Phase
 
 logger = logging.getLogger(__name__)
@@ -60,13 +60,13 @@ class Engine:
         self._lock = threading.RLock()
 
     @property
-    def claim(self) -> dict[str, Any]:
-        """What the shell adds to every generation record: the sinks' identities, Spark's query id."""
-        return self.executor.puts.claim
+    def generation_fields(self) -> dict[str, Any]:
+        """What the shell adds to every generation record: the sinks' identities, and the runtime's id as `query_id`."""
+        return self.executor.puts.generation_fields
 
-    @claim.setter
-    def claim(self, claim: dict[str, Any]) -> None:
-        self.executor.puts.claim = claim
+    @generation_fields.setter
+    def generation_fields(self, fields: dict[str, Any]) -> None:
+        self.executor.puts.generation_fields = fields
 
     # What others ask for ---------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Engine:
 
     def begin_again(self) -> bool:
         """Forget a claim that was not stored; False when this coordinator has led already."""
-        if self.state.phase is not Phase.STOPPED or self.executor.puts.has_led:
+        if self.state.phase is not Phase.STOPPED or self.has_led:
             return False
         self.state = MachineState(self.participants.pipeline)
         return True
@@ -117,7 +117,7 @@ class Engine:
                 self.drop_waiting()  # of an interrupt: the next call must not carry out what this one has left
 
     def upkeep(self) -> None:
-        """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""
+        """Sweep if it is time to, and begin a new term; for quiet hours, when no epoch begins."""
         with self._lock, self.annotate_errors():
             if self.state.phase is Phase.READY:
                 self.tidy_up(after_repeated_tasks=False)
@@ -128,11 +128,45 @@ class Engine:
         with self._lock:
             logger.debug("no epoch is being worked on")
 
+    @property
+    def has_led(self) -> bool:
+        """Whether a term of this coordinator is in the log: one that has put none cannot be overtaken."""
+        return self.executor.puts.has_led
+
     @contextmanager
     def annotate_errors(self) -> Iterator[None]:
-        """An error that leaves from here says what holds in the phase it leaves in. Errors around the engine, too."""
+        """Around the engine, and around what a runtime does beside it: an error leaves as what is to be told of it.
+
+        That is `FencedError` where another coordinator leads, and else what holds in the phase it leaves in.
+        """
         with annotate_errors(self._data_status):
-            yield
+            try:
+                yield
+            except Exception as error:
+                told = self._told(error)
+                if told is error:
+                    raise
+                raise told from error
+
+    def _told(self, error: Exception) -> Exception:
+        """What is to be told of `error`: see `Leadership.instead_of`. A start that has put no term cannot be fenced."""
+        if not self.has_led or not self._lock.acquire(timeout=self.executor.leadership.timeout_s):
+            return error  # who works on an epoch in another thread asks for itself
+        try:
+            told = self.executor.leadership.instead_of(error)
+            if told is not error and isinstance(told, TpcError):
+                told.located(pipeline=str(self.participants.pipeline), epoch=self.state.epoch)
+            return told
+        finally:
+            self._lock.release()
+
+    def require_leading(self) -> None:
+        """As `Leadership.require`, when no epoch is worked on and no term is being renewed.
+
+        A record that is just being put is not known here yet, and looks like another's.
+        """
+        with self._lock:
+            self.executor.leadership.require()
 
     def fenced(self) -> FencedError | None:
         """How the log shows that another coordinator leads; None while it shows nothing of it, or cannot be asked.
@@ -142,8 +176,8 @@ class Engine:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            with self.annotate_errors():
-                self.journal.require_leading()
+            with annotate_errors(self._data_status):
+                self.executor.leadership.require()
         except FencedError as fenced:
             return fenced
         except Exception as error:  # noqa: BLE001  whoever asks has an error of his own to tell
@@ -154,9 +188,12 @@ class Engine:
 
     def _data_status(self, error: Exception) -> str:
         state = self.state
+        if isinstance(error, LeadershipUnknownError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__  # the phase knows what that one means
         if state.phase is Phase.STOPPED:
             # What is asked of it later changes nothing in that.
-            return data_status(self._acted_in, state.failure or error)
+            failure = error if isinstance(error, FencedError) else state.failure or error
+            return data_status(self._acted_in, failure)
         if state.phase is Phase.NEW:
             history = self.journal.history
             state = replace(state, pending=history.pending, last_complete=history.last_complete)

@@ -58,8 +58,10 @@ class Epoch:
         """
         self._end_pass(replayed, report)
 
-    def finish(self) -> None:
+    def finish(self, *, is_kept_up: bool = False) -> None:
         """Commit what is not committed yet, record that the epoch is complete, and sweep if it is time to.
+
+        With `is_kept_up` the caller calls `Engine.upkeep` between epochs: only losers' branches are swept here.
 
         Returns when the epoch is complete, however long a system is away, or raises what stopped it: an operator's
         turn, a successor, a stop. The next start goes on from there.
@@ -68,7 +70,8 @@ class Epoch:
             raise StateMachineError(f"epoch {self.number} was to be finished, and is not decided")
         self._engine.drive()
         self._is_finished = True
-        self._engine.tidy_up(after_repeated_tasks=self._report.repeated_tasks)
+        if self._report.repeated_tasks or not is_kept_up:
+            self._engine.tidy_up(after_repeated_tasks=self._report.repeated_tasks)
 
     def require_finished(self) -> None:
         """Raise `StateMachineError` for a runtime that has left the epoch in its middle."""
@@ -88,7 +91,7 @@ class Epoch:
             engine.drive(engine.executor.seen_fenced(error) or failed)
         elif not self._is_finished and engine.state.phase in _DECIDED:
             engine.drop_waiting()
-            engine.drive(Failed(located(error, engine.state)))
+            engine.drive(engine.executor.failed(located(error, engine.state), engine.state))
 
     def _end_pass(self, event: Event, report: PassReport) -> None:
         if self._engine.state.phase not in _IN_PASS:  # what waits to be committed must not be touched by the mistake

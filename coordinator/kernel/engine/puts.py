@@ -50,8 +50,8 @@ class Puts:
         self.settings = settings
         self.phases = phases
         self.stopping = stopping
-        self.claim: dict[str, Any] = {}
-        """What the shell adds to every generation record: the sinks' identities, columns, what is read, the query."""
+        self.generation_fields: dict[str, Any] = {}
+        """What the shell adds to every generation record: sinks' identities, columns, sources, the runtime's id."""
         self.has_led = False
         """Whether a term of this coordinator is in the log."""
         self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
@@ -64,7 +64,7 @@ class Puts:
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
             carried = self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
-            body |= {**carried, **self.claim, "started_at": self.clock.wall()}
+            body |= {**carried, **self.generation_fields, "started_at": self.clock.wall()}
             if self.has_led:  # epochs may have read what was not there when it was claimed
                 body["sources"] = carried["sources"]
             failpoints.hit("recovery.claim", generation=body["generation"])

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from tpc.lengths import WAIT_MAX_S, require_length
+from tpc.durations import WAIT_MAX_S, require_length
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Times in seconds. `keep_epochs` is the history kept in the log for people and for Spark's restart."""
+    """Times in seconds. `keep_epochs` is the history kept in the log for people, and for a runtime that lies behind."""
 
     retry_delay_s: float = 0.05
     retry_delay_max_s: float = 30.0
     finish_timeout_s: float | None = None
     """Give up (without losing anything) when a decided epoch cannot be committed for so long; None: never."""
     stop_timeout_s: float = 20.0
-    """Of a query of Spark: how long a stop goes on trying to commit a decided epoch, and again how long it waits for
-    Spark's own commit of it. Below the 30 s after which Kubernetes kills by default."""
+    """Where the runtime commits an epoch in a log of its own: how long a stop goes on trying to commit a decided epoch,
+    and again how long it waits for the runtime's commit. Below the 30 s after which Kubernetes kills by default."""
     sweep_interval_s: float = 30.0
     keep_epochs: int = 200
     renew_after_epochs: int = 200

@@ -1,4 +1,4 @@
 """What every pass over an epoch's rows is made of, whoever runs it: sinks fed, rows counted and digested, a manifest.
 
-Knows neither Spark nor the service: it is given Arrow batches in which the rows of each route are marked (`RoutePlan`).
+Knows no runtime: it is given Arrow batches in which the rows of each route are marked (`RoutePlan`).
 """

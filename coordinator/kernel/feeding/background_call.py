@@ -26,6 +26,10 @@ class BackgroundCall:
             Thread(target=self._run, name=self._name, daemon=True).start()
             self._is_begun = True
 
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether it has ended, within so long. It must have been begun."""
+        return self._ended.wait(timeout_s)
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Return once it has ended, if it was begun, or when the time is up."""
         if self._is_begun:

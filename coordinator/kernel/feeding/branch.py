@@ -48,8 +48,8 @@ class SinkTask:
     """One sink's part of a pass.
 
     `only_digests` limits writing to branches that are being repaired: those whose rows have one of these digests. Not
-    their partitions' numbers, since Spark may number the partitions of a replay otherwise (its Kafka source does:
-    measured with two partitions on Spark 4.0). What a task holds back until its digest is known stays in memory.
+    their partitions' numbers, since those of a replay may be others (measured with two partitions of a topic). What a
+    task holds back until its digest is known stays in memory.
     """
 
     sink: Sink

@@ -1,6 +1,6 @@
 """What a pass is told of its pipeline and its epoch: values, so that a pass can be run by anybody.
 
-Under which term, and what happens to the manifest that it hands back, a pass does not know.
+Which generation leads is an argument of the pass; what happens to the manifest that it returns, it does not know.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 from tpc.sink import Committer, Sink
 
 
@@ -34,7 +34,7 @@ class PassContext:
     """One epoch of one pipeline, as its pass sees it."""
 
     pipeline: PipelineId
-    barrier: Barrier
+    epoch_input: EpochInput
     sinks: Mapping[str, Sink]
     committers: Mapping[str, Committer]
     """Asked for hints, and for the branch of the source offsets; what a run has prepared that is computed once more is

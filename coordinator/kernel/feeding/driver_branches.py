@@ -68,11 +68,11 @@ class DriverBranches:
         return job
 
     def _offsets(self, name: str) -> Job:
-        barrier, handle = self.context.barrier, self._handle(name)
+        epoch_input, handle = self.context.epoch_input, self._handle(name)
         committer = self.context.committers[name]
 
         def job() -> Committable | None:
-            offsets = {} if barrier.start == barrier.end else kafka_offsets(barrier.end)
+            offsets = {} if epoch_input.start == epoch_input.end else kafka_offsets(epoch_input.end)
             if not offsets:
                 return None
             failpoints.hit_branch("pass.open", handle)

@@ -1,8 +1,8 @@
 """The pass over one epoch's data, whoever runs it: what is done with each sink, and the manifest of what is prepared.
 
-How the rows come to the sinks is a subclass's (`run`): as one Spark job, or in the process itself. When a pass runs is
-decided in the machine. This module knows neither it nor the engine: it is given values (`PassContext`), and hands back
-a manifest.
+How the rows come to the sinks is a subclass's (`run`): in tasks on other machines, or in the process itself. When a
+pass runs is decided in the machine. This module knows neither it nor the engine: it is given values (`PassContext`),
+and hands back a manifest.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from tpc.coordinator.kernel.feeding.branch import DIGEST_MODULUS, BranchReport, Mode, SinkTask, in_hexadecimal
 from tpc.coordinator.kernel.feeding.context import PassContext, RoutePlan
+from tpc.coordinator.kernel.feeding.dead_letter_limit import COUNT
 from tpc.coordinator.kernel.feeding.driver_branches import DriverBranches
-from tpc.coordinator.kernel.feeding.letter_bound import COUNT
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.feeding.refused_rows import TOLD, LetterWork
@@ -65,7 +65,7 @@ class EpochPass(ABC):
         return False
 
     @abstractmethod
-    def cut_by(self) -> int:
+    def parallelism(self) -> int:
         """Into how many parts the rows are cut, for a replay that must find a branch."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class EpochPass(ABC):
         """The ids of what this epoch is the first to read (`Manifest.source_ids`), once the pass has run."""
         return {}
 
-    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+    def refuse_too_many(self, letters: int, rows: int, told: Sequence[str]) -> None:
         """Raise `DataError` where so many dead letters of so many rows are too many; `told` are the first, in words."""
 
     def await_durable(self) -> None:
@@ -111,7 +111,7 @@ class EpochPass(ABC):
             of_driver,
             runtime_counts=self.counts(),
             source_ids=self.new_source_ids(),
-            parallelism=self.cut_by(),
+            parallelism=self.parallelism(),
             digest_kind=self.digest_kind,
         )
         self.await_durable()
@@ -158,7 +158,7 @@ class EpochPass(ABC):
         if (name := self.context.letters_sink) is not None:
             letters = sum(report.branches[name].rows for report in reports)
             told = [each for report in reports for each in report.refused][:TOLD]
-            self.require_few(letters, sum(report.rows for report in reports), told)
+            self.refuse_too_many(letters, sum(report.rows for report in reports), told)
 
     def _work(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...], letters: LetterWork | None) -> EpochWork:
         context = self.context
@@ -209,8 +209,8 @@ def manifest_of(
 ) -> Manifest:
     """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
 
-    The other values are what the pass says of itself (`EpochPass.counts`, `new_source_ids`, `cut_by`, `digest_kind`):
-    the last two are for a replay that must find a branch.
+    The other values are what the pass says of itself (`EpochPass.counts`, `new_source_ids`, `parallelism`,
+    `digest_kind`): the last two are for a replay that must find a branch.
     """
     counts = {
         "rows": sum(report.rows for report in reports),
@@ -222,7 +222,7 @@ def manifest_of(
         counts[COUNT] = sum(report.branches[context.letters_sink].rows for report in reports)
     counts.update(runtime_counts)
     parts = parts_of(context, reports, of_driver)
-    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, source_ids)
+    return Manifest(context.pipeline, generation, epoch, context.epoch_input, parts, counts, digest_kind, source_ids)
 
 
 def parts_of(

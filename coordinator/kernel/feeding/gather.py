@@ -178,8 +178,8 @@ def refuse_too_many(table: pyarrow.Table, sink: str, plan: MergePlan) -> None:
     raise ConfigurationError(
         f"the epoch has {what} or more for a gathered merge, the bound is {bound}",
         sink=sink,
-        remedy=f"pipeline.write(df, partition_by={list(plan.key)!r}) writes the keys on the executors, "
-        "or take smaller epochs (maxOffsetsPerTrigger).",
+        remedy=f"write with partition_by={list(plan.key)!r}, so that each task writes the keys that it has, "
+        "or take smaller epochs (maxOffsetsPerTrigger of the source).",
     )
 
 

@@ -1,6 +1,6 @@
 """One partition of an epoch: its rows go to every sink's branch; all branches are prepared, or all undone.
 
-`coordinator.spark.passes.task` makes it a Spark task; the service runs it in its own process.
+A runtime runs it as a task on any machine, or in its own process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pipeline's records in a log: typed ones are put, all are read, and it is noticed when somebody else puts one.
+"""A pipeline's records in a log: typed ones are put, all are read. When somebody else puts one is noticed in `fencing`.
 
 A log is described in `contract`, what records mean in `tpc.records`, what they mean together in `tpc.history`; who
 may put what is the machine's business.
@@ -7,28 +7,28 @@ may put what is the machine's business.
 from __future__ import annotations
 
 import logging
+import shlex
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpc import failpoints
 from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.log.fencing import Fencing
 from tpc.errors import (
     ConfigurationError,
     CorruptionError,
     FencedError,
     LogGoneError,
-    OperatorActedError,
     OvertakenError,
     PutUnknownError,
-    SlotTakenError,
     TpcError,
     TransientError,
 )
 from tpc.fold import advanced, beginning, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
-from tpc.records import OF_OPERATORS, DamagedRecordError, Record, RecordKind, decode, digest
+from tpc.records import DamagedRecordError, Record, RecordKind, decode, digest
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ MARK_SLOT = 0
 IMPORT_MARK = b"an import into this log has not ended\n"
 
 
-class Journal:
+class Journal(Fencing):
     """A pipeline's records in a log, as one coordinator (or a reader) sees them. `nonces` makes one for each record."""
 
     def __init__(self, log: Log, nonces: Callable[[], str] = lambda: uuid.uuid4().hex) -> None:
@@ -46,13 +46,19 @@ class Journal:
         self.history = History()
         self._end: bytes | None = None
         """The bytes of the last slot that is known here, damaged ones too: what the next record follows."""
+        self._open: bytes | None = None
+        """A record that was put after these bytes, and of which it is not known yet whether it is in the log."""
+
+    def again(self) -> Journal:
+        """Another journal of the same log, which has read nothing yet."""
+        return Journal(self.log)
 
     def open(self) -> History:
         """Read the log from its floor to its end. Raises `CorruptionError` where the records contradict.
 
         Raises `ConfigurationError` for a log that was moved away, and for one whose import has not ended.
 
-        Damage at the end is in the history (`damaged`); whether it may be voided is decided in `tpc.damaged_end`.
+        Damage at the end is in the history (`damaged`); whether it may be voided is decided in `tpc.damaged_log_end`.
         """
         if self.read().moved_to is not None:
             raise self.moved()
@@ -68,7 +74,9 @@ class Journal:
         """The error of a log whose last record says where it went."""
         remedy = "start with log= set to that place; for a command, name it with --log."
         if self.history.savepoint is not None:
-            remedy = "go on from that savepoint: `tpc restore SAVEPOINT --checkpoint NEW --move`, then start there."
+            place = (self.history.moved_to or "").removeprefix("the savepoint ")
+            savepoint = shlex.quote(place) if place.startswith("/") or "://" in place else "SAVEPOINT"
+            remedy = f"go on from that savepoint: `tpc restore {savepoint} --checkpoint NEW --move`, then start there."
         return ConfigurationError(
             f"the log at {self.log.describe()} was moved to {self.history.moved_to}", remedy=remedy
         )
@@ -153,11 +161,17 @@ class Journal:
         if "epoch" in record.body:
             where["epoch"] = record.body["epoch"]
         failpoints.hit("log.put", **where)
+        was_open, self._open = self._open == data, data
         try:
             is_ours = self.log.put(slot, data, self._end)
         except LogGoneError as error:
             raise self._passed(error) from error
+        except TransientError:
+            if not was_open:
+                self._open = None  # the log's word that nothing was put, ever
+            raise
         if not is_ours:
+            self._open = None
             raise self._taken(slot)
         try:
             failpoints.hit("log.stored", **where)
@@ -171,68 +185,11 @@ class Journal:
             if self._end is None:
                 raise
             raise OvertakenError(error.what, **error.details) from error
-        self.history, self._end = advanced(self.history, record), data
+        self.history, self._end, self._open = advanced(self.history, record), data, None
 
     def append(self, kind: RecordKind, body: JSONObject) -> None:
         """Put one record after the last; for whoever leaves an unknown put to a person."""
         self.put(self.next_record(kind, body))
-
-    def require_leading(self) -> None:
-        """Raises `FencedError` when the log goes on after the last record that is known here.
-
-        Raises `LogGoneError` when that record is not there or is another's, `TransientError` when it cannot be read.
-        """
-        self._require_highest(self.history.next_slot - 1, self._end or b"", is_first=False)
-
-    def _require_highest(self, slot: int, data: bytes, *, is_first: bool) -> None:
-        try:
-            # A first put looks for nothing before it: it may have fallen into a hole that pruning has left.
-            goes_on = max(self.log.slots(), default=0) > slot if is_first else self.log.goes_on(slot, data)
-        except LogGoneError as error:
-            raise self._passed(error) from error
-        if goes_on:
-            by_operator = self._is_by_operator(slot)
-            kind, with_what = (OperatorActedError, " with an operator's decision") if by_operator else (FencedError, "")
-            raise kind(f"the log goes on after slot {slot}{with_what}", by_operator=by_operator)
-
-    def _is_by_operator(self, after: int) -> bool:
-        """Whether all that came after this slot are decisions of operators; then nobody leads instead."""
-        try:
-            records, damaged, _ = self._read_all()
-        except (TpcError, KeyError) as error:  # who leads is known no better by that
-            logger.debug("what came after slot %d of the log cannot be read: %s", after, error)
-            return False
-        kinds = {record.kind for record in records if record.slot > after}
-        return bool(kinds) and kinds <= OF_OPERATORS and not damaged
-
-    def _taken(self, slot: int) -> TpcError:
-        """Why a put found its slot taken. Raises `DamagedRecordError` when nobody can say by whom.
-
-        "Nothing was put" would not say enough when it cannot be read: another may have decided in that slot.
-        """
-        try:
-            record = decode(self.log.read(slot), slot)
-        except KeyError:
-            return self._passed(self.log.gone(slot))
-        except TransientError as error:
-            return PutUnknownError(f"slot {slot} of the log is taken, by whom cannot be read: {error.what}")
-        if record.kind is RecordKind.MOVED:
-            return SlotTakenError(f"the log was moved to {record.body['to']}")
-        if self._is_by_operator(slot - 1):
-            what = f"slot {slot} of the log holds an operator's decision ({record.kind.value})"
-            remedy = "look at it (`tpc status`), then do again what was to be done."
-            return SlotTakenError(what, remedy=remedy, by_operator=True)
-        return SlotTakenError(f"slot {slot} of the log belongs to another coordinator")
-
-    def _passed(self, error: LogGoneError) -> TpcError:
-        """What it means that a slot is not as it was: `error`, or that others have gone on and pruned it."""
-        try:
-            history = Journal(self.log).read()  # a log that was moved away tells it too
-        except (ConfigurationError, CorruptionError, TransientError, KeyError):
-            return error
-        if history.generation > self.history.generation and history.floor > self.history.last_slot:
-            return FencedError(f"the log goes on to slot {history.last_slot}, after slot {self.history.last_slot}")
-        return error
 
     def prune(self) -> None:
         """Delete what lies below the floor. What is pruned is never read as "was not committed"."""

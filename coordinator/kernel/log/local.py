@@ -3,8 +3,8 @@
 A put writes an exclusive temporary file, fsyncs it, links it to the slot's name (which fails when the name
 exists), and fsyncs the directory; 0.3 ms on a local disk. Slots are durable when `put` returns True. The first put
 makes the directory, durable up to one that existed before; no other does, since a directory that is gone may be an
-unmounted disk. Network file systems are not local: they may lie about links and
-fsync, and are refused by `coordinator.spark.settings`.
+unmounted disk. Network file systems are not local: they may lie about links and fsync. A log that lies beside its
+checkpoint on one is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tpc import failpoints
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.errors import DecisionUnknownError, TransientError
 from tpc.support import durable_files
+from tpc.support.durable_files import in_words
+from tpc.support.file_rights import remedy_for
 
 LOG_FOLDER = Path("tpc") / "log"
 """Where the log lies in a checkpoint, unless the user gives another."""
@@ -52,8 +54,8 @@ class LocalLog(Log):
             raise self.gone(slot - 1) from error
         except OSError as error:
             raise TransientError(
-                f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
-                remedy="free space or repair the disk, then restart the pipeline.",
+                f"the log at {self.directory} cannot take slot {slot}: {in_words(error)}",
+                remedy=remedy_for(error, "free space or repair the disk, then restart the pipeline."),
             ) from error
         is_ours = self._put(temporary, self._path(slot), data, slot)
         if after is not None:
@@ -92,8 +94,8 @@ class LocalLog(Log):
 
     def _unreadable(self, error: OSError) -> TransientError:
         return TransientError(
-            f"the log at {self.directory} cannot be read: {error.strerror}",
-            remedy="repair the disk, or the limit that was met, then restart the pipeline.",
+            f"the log at {self.directory} cannot be read: {in_words(error)}",
+            remedy=remedy_for(error, "repair the disk, or the limit that was met, then restart the pipeline."),
         )
 
     def goes_on(self, slot: int, data: bytes) -> bool:
@@ -148,8 +150,8 @@ class LocalLog(Log):
                     path.unlink(missing_ok=True)
         except OSError as error:
             raise TransientError(
-                f"the log at {self.directory} cannot be pruned: {error.strerror}",
-                remedy="repair the disk, or the rights to delete in that directory.",
+                f"the log at {self.directory} cannot be pruned: {in_words(error)}",
+                remedy=remedy_for(error, "repair the disk, or the rights to delete in that directory."),
             ) from error
 
     def where(self, slot: int) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import IMPORT_MARK, MARK_SLOT, Journal
+from tpc.data_status import annotate_errors, data_status_for_import
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, LogGoneError
 from tpc.history import History
 from tpc.records import RecordKind
-from tpc.safety import annotate_errors, data_status_for_import
 
 
 @annotate_errors(data_status_for_import)

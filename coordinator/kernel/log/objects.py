@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc.coordinator.kernel.log import object_store
 from tpc.coordinator.kernel.log.contract import Log
+from tpc.durations import require_timeouts
 from tpc.errors import PutUnknownError, TransientError
-from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
 
 if TYPE_CHECKING:

@@ -53,6 +53,11 @@ def _in_database(place: str) -> Log:
             "the URL of the log's database does not name a pipeline (the URL is not shown here)",
             remedy="append the name that SqlLog has as `pipeline`: 'postgresql://host/database#orders'.",
         )
+    if "@" in pipeline:
+        raise ConfigurationError(
+            "the URL of the log's database has an @ after its # (the URL is not shown here)",
+            remedy="a # in a password is written %23, an @ %40; after the last # stands the name of the pipeline.",
+        )
     return SqlLog(url, pipeline=unquote(pipeline))
 
 

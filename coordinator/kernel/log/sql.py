@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.kernel.log import sql_connection
 from tpc.coordinator.kernel.log.contract import Log
+from tpc.durations import require_timeouts
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
-from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
+from tpc.support.file_rights import inherit_at
 from tpc.support.sqlite_remedies import remedy_of_sqlite
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class SqlLog(Log):
         from sqlalchemy.exc import IntegrityError
         from sqlalchemy.schema import CreateTable
 
+        for path in self.locked_files():
+            if path.exists() and not path.stat().st_size:  # made by this connection, which has no lock in it by now
+                inherit_at(path)
         try:
             connection.execute(CreateTable(sql_connection.table_named(self.table), if_not_exists=True))
             connection.commit()

@@ -29,18 +29,24 @@ def parsed(setting: str | Elsewhere) -> URL:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
+    text = resolve(setting)
     try:
-        url = make_url(resolve(setting))
+        url = make_url(text)
     except (ArgumentError, ValueError):
         raise _bad_url("cannot be read (it is not shown here)") from None
     dialect = url.get_backend_name()
     if dialect not in _DRIVERS:
         raise _bad_url(f"names {dialect!r}, in which no log is kept")
-    if "@" in (url.host or ""):
+    if dialect != "sqlite" and _is_cut_within_its_password(url, text):
         raise _bad_url("has a password in which an @ is not percent-encoded as %40 (it is not shown here)")
     if dialect == "sqlite" and url.database in (None, "", ":memory:"):
         raise _bad_url("names a database in memory, which is gone with its process")
     return url.set(drivername=_DRIVERS[dialect])
+
+
+def _is_cut_within_its_password(url: URL, text: str) -> bool:
+    """Whether what is read as host, database or query may be the rest of a password, which is then shown."""
+    return text.count("@") > (0 if url.username is None else 1)
 
 
 def _bad_url(what: str) -> ConfigurationError:

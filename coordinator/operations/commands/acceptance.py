@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.job import Job
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.operations.actions import operator_name, undamaged
+from tpc.coordinator.operations.actions import operator_name, require_reason, undamaged
+from tpc.data_status import annotate_errors, data_status_for_record
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
-from tpc.safety import annotate_errors, data_status_for_record
 from tpc.schemas import Columns
 from tpc.source_records import Inputs, continuing, inputs_to_json
 
 
-def accept_schema(log: Log, checkpoint: CheckpointFiles, sink: str, columns: Columns | None, reason: str) -> Columns:
+def accept_schema(log: Log, checkpoint: Checkpoint, sink: str, columns: Columns | None, reason: str) -> Columns:
     """Let the next start write these `columns` to `sink` (None: whatever it has then); those it had until now.
 
     Raises `ConfigurationError` when nothing is on record for the sink, when it has these columns already, and while a
     decided epoch is not complete: what is lost of that can only be written again with the columns that it had.
     """
+    require_reason(reason)
     with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         history = undamaged(journal)
@@ -58,27 +59,28 @@ def accept_sources(job: Job, reason: str, continues: Mapping[str, str]) -> Input
     each has now. Raises `SourcesChangedError` for a change that no record can accept, and `ConfigurationError` when
     there is nothing to accept, and while a decided epoch may be read again: it was read from the sources of before.
     """
+    require_reason(reason)
     log, checkpoint, coordinator = job.log, job.checkpoint, job.coordinator()
     with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
-        journal, spark = Journal(log), coordinator.spark_log
+        journal, runtime = Journal(log), coordinator.runtime
         history = undamaged(journal)
         if history.inputs is None:
             raise ConfigurationError("no sources are on record", remedy="its next start is taken as it is.")
-        wanted = WantedInputs(job.inputs(), by_name=not job.needs_spark)
-        changed = list(wanted.changes(history, spark))
+        wanted = WantedInputs(job.inputs())
+        changed = list(wanted.changes(history, runtime))
         for error in changed:
             if not error.details.get("acceptable", True):
                 raise error
         if not changed and not continues:
             raise ConfigurationError("the sources are those on record already", remedy="start the pipeline.")
-        again = wanted.replayed(history, spark)
+        again = wanted.replayed(history, runtime)
         if again is not None:
             raise ConfigurationError(
                 f"epoch {again} is decided and may be read again",
                 epoch=again,
                 remedy="start once more with the sources that it was read from, stop it, then accept the change.",
             )
-        accepted = continuing(wanted.recorded(history, spark), continues)
+        accepted = continuing(wanted.recorded(history, runtime), continues)
         body = {"sources": inputs_to_json(accepted), "reason": reason, "operator": operator_name()}
         journal.append(RecordKind.ACCEPTANCE, body)
         return history.inputs

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tpc.coordinator.operations.adopted_operators import OutputMode
 from tpc.coordinator.operations.commands.arguments import AsJson, LogPlace
-from tpc.coordinator.operations.commands.listing import print_json
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -22,6 +23,9 @@ def adopt(
     checkpoint: Annotated[Path, typer.Option(help="the pipeline's checkpoint: a directory that does not exist yet")],
     name: Annotated[str, typer.Option(help="the pipeline's name, as in tpc.pipeline(NAME)")],
     incarnation: Annotated[int, typer.Option(min=1, help="the pipeline's incarnation")] = 1,
+    output_mode: Annotated[
+        OutputMode | None, typer.Option(help="the output mode of the old query, where its checkpoint does not tell it")
+    ] = None,
     log: LogPlace = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,23 +41,25 @@ def adopt(
 
     require_local(checkpoint)
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
-    adopted = adopted_from(old, PipelineId(name, incarnation), checkpoint, place)
+    adopted = adopted_from(old, PipelineId(name, incarnation), checkpoint, place, output_mode=output_mode)
     if as_json:
         print_json(adopted.to_json())
         return
     what = "offsets and state" if adopted.stateful else "offsets"
     first = adopted.base + 1
-    typer.echo(f"adopted {what} of query {adopted.query_id} as {adopted.pipeline}, after its batch {adopted.base}")
+    print_line(f"adopted {what} of query {adopted.query_id} as {adopted.pipeline}, after its batch {adopted.base}")
     for number, offset in enumerate(adopted.offsets):
-        typer.echo(f"epoch {first} begins in source {number} at {offset}")
+        print_line(f"epoch {first} begins in source {number} at {offset}")
     if adopted.planned is not None:
-        typer.echo(
+        print_line(
             f"The old query had begun batch {first} and not committed it: epoch {first} runs it again. ROWS OF BATCH "
             f"{first} MAY HAVE BEEN WRITTEN ALREADY by the old query. Look into its targets before you start."
         )
     else:
-        typer.echo(
+        print_line(
             f"The old query had not begun batch {first}, as far as its checkpoint tells: Spark forces nothing to disk, "
             "so after a power cut it may have."
         )
-    typer.echo(f"To do: never start the old query again; start the pipeline with checkpoint={checkpoint}.")
+    print_line(
+        f"To do: never start the old query again; start the pipeline with checkpoint={str(checkpoint.absolute())!r}."
+    )

@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson, Target
-from tpc.coordinator.operations.commands.listing import print_json
 from tpc.errors import TpcError
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -17,9 +17,10 @@ def mount(app: typer.Typer) -> None:
 
 
 def check(target: Target, *, as_json: AsJson = False) -> None:
-    """Everything that a start refuses before its first epoch, asked now. Starts nothing, puts no record.
+    """Everything that a start refuses before its first epoch, asked now: OK, or all refusals that can be found.
 
-    Of a service the sources are asked too, whether they still have what comes next, and a shard's neighbours.
+    Starts nothing, puts no record. A start stops at the first refusal, which is told first here. Of a service the
+    sources are asked too, whether they still have what comes next, and a shard's neighbours.
 
     Each sink's own check runs as at a start. It may make what is missing of the sink's own: tables (PostgreSQL: owners,
     markers, staging), collections (MongoDB: outbox, markers, owners, the target), directories (files); and it tries
@@ -27,19 +28,28 @@ def check(target: Target, *, as_json: AsJson = False) -> None:
     what Spark's log says of single epochs.
     """
     from tpc.coordinator.operations import actions
-    from tpc.coordinator.operations.commands.targets import load_job
+    from tpc.coordinator.operations.commands.targets import filled, load_job, shown
 
     try:
-        actions.check(load_job(target))
-    except TpcError as error:
+        found = actions.refusals(load_job(target))
+    except TpcError as error:  # there is no job to ask
         if not as_json:
             raise
-        print_json({"target": target, "starts": False, "refusal": _refusal(error)})
-        raise typer.Exit(1) from error
+        found = [error]
     if as_json:
-        print_json({"target": target, "starts": True, "refusal": None})
+        told = [_refusal(error) for error in found]
+        of = shown(target) if found else target
+        print_json({"target": of, "starts": not found, "refusal": told[0] if told else None, "refusals": told})
+    elif not found:
+        print_line("OK: a start would refuse nothing of settings, plan, log and sinks")
     else:
-        typer.echo("a start would refuse nothing of settings, plan, log and sinks")
+        numbered = len(found) > 1
+        if numbered:
+            print_line(f"tpc: a start would be refused for {len(found)} reasons, and stops at the first:", err=True)
+        for number, refusal in enumerate(found, 1):
+            print_line(f"{f'{number}.' if numbered else 'tpc:'} {filled(refusal)}", err=True)
+    if found:
+        raise typer.Exit(1)
 
 
 def _refusal(error: TpcError) -> dict[str, Any]:

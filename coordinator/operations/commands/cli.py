@@ -23,8 +23,9 @@ from tpc.coordinator.operations.commands import (
     watch_cli,
 )
 from tpc.coordinator.operations.commands.arguments import AsJson, LogOrJob, LogPlace, Target
-from tpc.coordinator.operations.commands.listing import print_json, print_listing
+from tpc.coordinator.operations.commands.listing import print_listing
 from tpc.coordinator.operations.commands.targets import load_job
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -56,7 +57,7 @@ def status(place: LogOrJob, *, log: LogPlace = None, as_json: AsJson = False) ->
         print_json(state)
         return
     for line in status_lines(state):
-        typer.echo(line)
+        print_line(line)
     if state["epochs"]:
         print_listing(
             ("epoch", "status", "rows", "ms"),
@@ -75,7 +76,7 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
         columns = ("sink", "resource", "generation", "epoch", "fate")
         print_listing(columns, [tuple(_known(doubt[column]) for column in columns) for doubt in doubts])
     else:
-        typer.echo("nothing is in doubt")
+        print_line("nothing is in doubt")
 
 
 def _known(cell: str | int | None) -> str | int:
@@ -106,11 +107,11 @@ def recover(
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
+        print_line(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
         for line in (*map(joined_line, done["joined"]), *map(resolution_line, done["given_up"])):
-            typer.echo(line)
+            print_line(line)
         if done["pending"] is not None:
-            typer.echo(
+            print_line(
                 f"epoch {done['pending']} is NOT complete: {len(done['waiting_for_repair'])} lost branches are "
                 "repaired when the pipeline starts. Safe: the epoch is decided and stays so. To do: start the "
                 "pipeline with this checkpoint; until then the rows are not in the sink, and nobody else brings them."
@@ -128,9 +129,9 @@ def sweep(target: Target, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(done)
         return
-    typer.echo(f"aborted {done['aborted']} branches")
+    print_line(f"aborted {done['aborted']} branches")
     for sink in done["joined"]:
-        typer.echo(joined_line(sink))
+        print_line(joined_line(sink))
 
 
 def orphans(
@@ -142,6 +143,14 @@ def orphans(
         list[str] | None, typer.Option(help="the log of an orphan's pipeline: what it has not decided is aborted")
     ] = None,
     lost: Annotated[list[str] | None, typer.Option(help="a branch that is given up, decided or not")] = None,
+    although_younger: Annotated[
+        bool,
+        typer.Option(
+            "--although-younger",
+            help="with --abort, --lost and --reason: not silent for so long, and gone for good, with its log",
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why, for the record; with --although-younger")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them.
@@ -150,7 +159,13 @@ def orphans(
     """
     from tpc.coordinator.kernel.log.journal import Journal
     from tpc.coordinator.operations import actions
-    from tpc.coordinator.operations.commands.orphans import orphans_beside
+    from tpc.coordinator.operations.commands.orphans import orphans_beside, waiting_lines
+    from tpc.coordinator.operations.commands.younger_orphans import Override
+
+    if although_younger != bool(reason.strip()) or (although_younger and not (abort and lost)):
+        raise typer.BadParameter("--although-younger, --abort, --lost RESOURCE and --reason TEXT belong together")
+    if although_younger:
+        actions.require_reason(reason)
 
     pipeline = load_job(target)
     branches = orphans_beside(
@@ -160,11 +175,14 @@ def orphans(
         abort=abort,
         logs=[Journal(actions.log_of(pipeline.checkpoint, place)).open() for place in log or ()],
         lost=lost or (),
+        although_younger=Override(reason, actions.operator_name()) if although_younger else None,
     )
     if as_json:
         print_json(branches)
     elif branches:
         columns = ("sink", "resource", "epoch", "fate")
         print_listing(columns, [tuple(_known(branch[column]) for column in columns) for branch in branches])
+        for line in waiting_lines(branches):
+            print_line(line)
     else:
-        typer.echo("no branches of others")
+        print_line("no branches of others")

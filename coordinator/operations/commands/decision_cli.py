@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson, CheckpointOrJob, LogPlace, Reason, Target
-from tpc.coordinator.operations.commands.listing import print_json
 from tpc.coordinator.operations.commands.targets import checkpoint_named, load_job, names_job
 from tpc.errors import ConfigurationError
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -37,13 +37,20 @@ def resolve(
     accept_state: Annotated[
         bool, typer.Option("--accept-state", help="go on although a replay made other rows")
     ] = False,
+    although_not_refused: Annotated[
+        bool,
+        typer.Option(
+            "--although-not-refused",
+            help="with --accept-loss: no sink is on record as refusing it, a start would commit the rows; drop them",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record an operator's decision about a decided epoch; the next start or `tpc recover` acts on it.
 
-    Changes the log, and nothing else.
+    Changes the log, and nothing else. A loss is accepted of a sink that is on record as refusing the epoch.
     """
-    from tpc.coordinator.kernel.abandoned import cost_of_abandoning
+    from tpc.coordinator.kernel.given_up import cost_of_giving_up
     from tpc.coordinator.operations import actions
     from tpc.history import Action, Resolution
 
@@ -58,24 +65,32 @@ def resolve(
     ]
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
+    if although_not_refused and not accept_loss:
+        raise typer.BadParameter("--although-not-refused belongs to --accept-loss")
     resolution = Resolution(epoch, sink, chosen[0], reason, actions.operator_name())
-    history = actions.resolve(*checkpoint_named(place, log), resolution)
-    cost = cost_of_abandoning(history.pending, sink) if sink and history.pending is not None else ""
+    history = actions.resolve(*checkpoint_named(place, log), resolution, only_refused=not although_not_refused)
+    rows, branches = actions.rows_given_up(history, resolution)
+    cost = cost_of_giving_up(history.pending, sink) if sink and history.pending is not None else ""
     if as_json:
-        print_json({**resolution.to_json(), "cost": cost})
+        print_json({**resolution.to_json(), "rows": rows, "branches": branches, "cost": cost})
         return
     if resolution.action is Action.ACCEPT_STATE:
-        typer.echo(
+        print_line(
             f"recorded: epoch {epoch} accept-state. Start the pipeline: it goes on with the state as the replay makes "
             "it; what the sinks hold of the epoch stays as it was decided."
         )
         return
-    typer.echo(
+    print_line(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
         "what the sink still holds of the epoch, and `tpc status` then tells the outcome of each branch."
     )
+    if accept_loss:
+        print_line(
+            f"LOST in sink {sink}: the {rows} rows of epoch {epoch} in {branches} "
+            f"{'branch' if branches == 1 else 'branches'}, but for what is committed there already."
+        )
     if cost:
-        typer.echo(f"{cost}.")
+        print_line(f"{cost}.")
 
 
 def remove(
@@ -103,9 +118,9 @@ def remove(
     if as_json:
         print_json({"sink": sink, "aborted": swept})
     elif swept is None:
-        typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
+        print_line(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
     else:
-        typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
+        print_line(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
 
 
 def accept_schema(
@@ -134,10 +149,10 @@ def accept_schema(
     if as_json:
         print_json({"sink": sink, "columns": columns})
     elif columns is None:
-        typer.echo(f"recorded: the next start may write any columns to sink {sink}.")
+        print_line(f"recorded: the next start may write any columns to sink {sink}.")
     else:
         told = ", ".join(f"{name} {kind}" for name, kind in columns)
-        typer.echo(f"recorded: the rows for sink {sink} have the columns {told}.")
+        print_line(f"recorded: the rows for sink {sink} have the columns {told}.")
 
 
 def accept_sources(
@@ -170,4 +185,4 @@ def accept_sources(
     if as_json:
         print_json({"before": inputs_to_json(before), "after": inputs_to_json(after)})
         return
-    typer.echo(f"recorded: it reads {'; '.join(map(str, sources_of(after)))}.")
+    print_line(f"recorded: it reads {'; '.join(map(str, sources_of(after)))}.")

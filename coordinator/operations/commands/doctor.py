@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.job import Job, Preparation
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.operations.commands.log_report import log_report
-from tpc.coordinator.operations.commands.targets import load_job, log_named, names_job
+from tpc.coordinator.operations.commands.targets import load_job, log_named, names_job, shown
 from tpc.errors import JavaNotFoundError, TpcError
 from tpc.findings import Diagnosed, Finding, Level
 from tpc.support.java import ANSWER_TIMEOUT_S, find_java
@@ -32,13 +32,13 @@ def look(target: str | None) -> Iterator[Finding]:
         made = load_job(target)
     except TpcError as error:
         yield from machine()
-        yield _failed(target, error)
+        yield _failed(shown(target), error)
         return
-    yield from machine(with_spark=made.needs_spark)
+    yield from machine(with_spark=made.needs_java)
     try:
         yield from job(made)
     except TpcError as error:
-        yield _failed(target, error)
+        yield _failed(shown(target), error)
 
 
 def machine(*, with_spark: bool = True) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def place(target: str) -> Iterator[Finding]:
     try:
         yield _of_log(*log_named(target))
     except TpcError as error:
-        yield _failed(target, error)
+        yield _failed(shown(target), error)
 
 
 def job(pipeline: Job) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def job(pipeline: Job) -> Iterator[Finding]:
         ready.coordinator.close()
 
 
-def _of_log(log: Log, checkpoint: CheckpointFiles | None) -> Finding:
+def _of_log(log: Log, checkpoint: Checkpoint | None) -> Finding:
     report = log_report(log, checkpoint)
     if report["whole"]:
         return Finding(Level.OK, "log", f"{report['log']} is whole")

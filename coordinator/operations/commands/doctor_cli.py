@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson
-from tpc.coordinator.operations.commands.listing import print_json, print_listing
+from tpc.coordinator.operations.commands.listing import print_listing
+from tpc.support.terminal import print_json, print_line
 
 Job = Annotated[
     str | None,
@@ -40,6 +41,6 @@ def doctor(target: Job = None, *, as_json: AsJson = False) -> None:
         print_listing(("level", "what", "seen", "needed"), rows)
         for finding in findings:
             if finding.level is not Level.OK and finding.remedy:
-                typer.echo(f"{finding.level.value}: {finding.about}: {finding.seen}. To do: {finding.remedy}")
+                print_line(f"{finding.level.value}: {finding.about}: {finding.seen}. To do: {finding.remedy}")
     if any(finding.level is Level.PROBLEM for finding in findings):
         raise typer.Exit(1)

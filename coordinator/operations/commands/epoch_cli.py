@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson, LogOrJob, LogPlace
-from tpc.coordinator.operations.commands.listing import print_json, print_listing
+from tpc.coordinator.operations.commands.listing import print_listing
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -81,7 +82,7 @@ def show(
         print_json(report)
     else:
         for line in _lines(report):
-            typer.echo(line)
+            print_line(line)
         print_listing(
             ("sink", "rows", "bytes", "handle", "resource"),
             [(b["sink"], b["rows"], b["size_bytes"], b["handle"], b["resource"]) for b in report["branches"]],

@@ -6,12 +6,11 @@ program gets JSON.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
+from tpc.describing import escaped
+from tpc.support.terminal import is_terminal, print_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,16 +18,11 @@ if TYPE_CHECKING:
 
 def print_listing(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
     """Print `rows` under the headings `columns`; whole numbers stand to the right."""
-    if sys.stdout.isatty():
+    if is_terminal():
         _print_table(columns, rows)
     else:
         for line in _plain_lines(columns, rows):
-            typer.echo(line)
-
-
-def print_json(value: Any) -> None:
-    """Print `value` for a program to read."""
-    typer.echo(json.dumps(value, indent=2))
+            print_line(line)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
@@ -47,13 +41,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> Table:
     for heading, right in zip(columns, _to_the_right(columns, rows), strict=True):
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(Text(escaped(str(cell))) for cell in row))
     return made
 
 
 def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> list[str]:
     rights = _to_the_right(columns, rows)
-    texts = [[str(cell) for cell in row] for row in (columns, *rows)]
+    texts = [[escaped(str(cell)) for cell in row] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     return [
         "  ".join(

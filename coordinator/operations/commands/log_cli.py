@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson, LogOrJob
-from tpc.coordinator.operations.commands.listing import print_json
+from tpc.support.terminal import print_json, print_line
 
 
 def mount(app: typer.Typer) -> None:
@@ -44,8 +44,8 @@ def import_log(
         told = {"generation": history.generation, "last_decided": history.last_intent}
         print_json({"pipeline": str(history.pipeline), **told})
         return
-    typer.echo(f"imported {history.pipeline} up to generation {history.generation}, epoch {history.last_intent}")
-    typer.echo(
+    print_line(f"imported {history.pipeline} up to generation {history.generation}, epoch {history.last_intent}")
+    print_line(
         "To do: start the pipeline with log= set to the new one. The old one says where it went, and opens no more."
     )
 
@@ -62,6 +62,7 @@ def check(place: LogOrJob, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(report)
     else:
-        typer.echo("\n".join(log_lines(report)))
+        for line in log_lines(report):
+            print_line(line)
     if not report["whole"]:
         raise typer.Exit(1)

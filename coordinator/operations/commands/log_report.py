@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.log.checking import CheckedLog, Flaw, check_log
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.data_status import annotate_errors, data_status_for_reader
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.safety import annotate_errors, data_status_for_reader
 
 
-def log_report(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
+def log_report(log: Log, checkpoint: Checkpoint | None) -> dict[str, Any]:
     """The facts about a log. `start` is what a start would do: `does` is one of "go on", "finish", "void", "refuse".
 
     With `checkpoint`, a decided epoch that a sink has refused is told as parked. Changes nothing.
@@ -46,7 +46,7 @@ def _flaw(checked: CheckedLog, flaw: Flaw) -> dict[str, Any]:
     return {"kind": flaw.kind, "slot": flaw.slot, "where": flaw.where, "what": flaw.what, "remedy": remedy}
 
 
-def _start(checked: CheckedLog, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
+def _start(checked: CheckedLog, checkpoint: Checkpoint | None) -> dict[str, Any]:
     history = checked.history
     if history is None:
         assert checked.refusal is not None
@@ -64,7 +64,7 @@ def _start(checked: CheckedLog, checkpoint: CheckpointFiles | None) -> dict[str,
     return goes_on
 
 
-def _goes_on(history: History, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
+def _goes_on(history: History, checkpoint: Checkpoint | None) -> dict[str, Any]:
     pending = history.pending
     if pending is None:
         last = history.last_complete

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpc.errors import ConfigurationError
+from tpc.support.terminal import print_line
 
 if TYPE_CHECKING:
     from tpc.coordinator.operations.supervision.restarts import RestartStrategy
@@ -49,6 +50,8 @@ def run(
     *,
     trigger: Annotated[str | None, _of("'1 second', availableNow or once")] = None,
     every_s: Annotated[float | None, _of("of a service: seconds from one cut to the next")] = None,
+    every_events: Annotated[int | None, _of("of a service: at most so many events in an epoch")] = None,
+    every_bytes: Annotated[int | None, _of("of a service: at most so many bytes of events in an epoch")] = None,
     standby_s: Annotated[float | None, _of("of a service: stand by, and take over from one so long silent")] = None,
     health_port: Annotated[int | None, _of("serve /healthz and /readyz at this port")] = None,
     health_host: Annotated[str | None, _of("the address for it, else 127.0.0.1")] = None,
@@ -70,7 +73,7 @@ def run(
 ) -> None:
     """Run a job in a process of its own, and start it again when it fails. Ends with the job's exit code.
 
-    Never started again after 0, 86 (fenced) and 87 (parked). SIGTERM and SIGINT stop the job after
+    Never started again after 0, 86 (fenced), 87 (parked) and 88 (not loaded). SIGTERM and SIGINT stop the job after
     its current epoch; a second one ends it at once.
     """
     from tpc.coordinator.operations.supervision.supervisor import Stop, supervise
@@ -90,7 +93,11 @@ def run(
     options = _given(
         trigger=None if trigger is None else _trigger(trigger),
         every_s=every_s,
+        every_events=every_events,
+        every_bytes=every_bytes,
         standby_s=standby_s,
+    )
+    served = _given(
         health_port=health_port,
         health_host=health_host,
         silent_after_s=silent_after_s,
@@ -99,7 +106,7 @@ def run(
         ui_port=ui_port,
         ui_host=ui_host,
     )
-    command = _command(job, arguments or [], options)
+    command = _command(job, arguments or [], options, served)
     stop, received = Stop(), list[int]()
     with _handling(stop, received):
         code = supervise(command, strategy=chosen, on_event=_tell, stop=stop)
@@ -135,17 +142,37 @@ def _strategy(name: StrategyName, **options: Any) -> RestartStrategy:
         raise typer.BadParameter(str(error)) from error
 
 
-def _command(job: str, arguments: Sequence[str], options: dict[str, Any]) -> list[str]:
+def _serve(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `Serve` that options say, as JSON; refused here, before a process is started, if they are wrong."""
+    from tpc.coordinator.operations.address import Address
+    from tpc.coordinator.operations.serve import Serve
+
+    said = {name: value for name, value in given.items() if name == "silent_after_s"}
+    for field, option in (("health", "health"), ("metrics", "metrics"), ("page", "ui")):
+        port, host = given.get(f"{option}_port"), given.get(f"{option}_host")
+        if port is not None:
+            said[field] = port if host is None else str(Address(host, port))
+        elif host is not None:
+            raise typer.BadParameter(f"--{option}-host says where --{option}-port is served: say both")
+    try:
+        Serve(**said)
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from error
+    return said
+
+
+def _command(job: str, arguments: Sequence[str], options: Mapping[str, Any], served: Mapping[str, Any]) -> list[str]:
     from tpc.coordinator.operations.commands.targets import names_job
 
     if names_job(job):
         if arguments:
             raise typer.BadParameter("only a script takes arguments")
-        return [sys.executable, "-m", "tpc.coordinator.operations.supervision.job_process", job, json.dumps(options)]
+        said = json.dumps({**options, "serve": _serve(served)} if served else options)
+        return [sys.executable, "-m", "tpc.coordinator.operations.supervision.job_process", job, said]
     if not Path(job).is_file():
         raise typer.BadParameter(f"{job!r} is neither module:function nor a script")
-    if options:
-        raise typer.BadParameter(f"a script starts its query itself: say {_named(options)} in its start()")
+    if options or served:
+        raise typer.BadParameter(f"a script starts its query itself: say {_named([*options, *served])} in its start()")
     return [sys.executable, job, *arguments]
 
 
@@ -179,4 +206,4 @@ def _tell(event: SupervisorEvent) -> None:
         "killed": f"process {event.process} is killed",
         "gave up": f"gave up: {event.why}",
     }
-    typer.echo(f"tpc run: {lines[event.kind]}", err=True)
+    print_line(f"tpc run: {lines[event.kind]}", err=True)

@@ -5,6 +5,7 @@ Here are arguments and words; what is done is in `savepoints` and `savepoint_tar
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpc.coordinator.operations.commands.arguments import AsJson, CheckpointOrJob, LogPlace
-from tpc.coordinator.operations.commands.listing import print_json, print_listing
+from tpc.coordinator.operations.commands.listing import print_listing
+from tpc.support.terminal import print_json, print_line
+from tpc.urls import without_user
 
 if TYPE_CHECKING:
-    from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint
     from tpc.coordinator.operations.savepoints.restoring import Restored
+    from tpc.coordinator.operations.savepoints.retention import StoredSavepoint
 
 Savepoint = Annotated[str, typer.Argument(help="the savepoint's folder, or its URL in an object store")]
 Savepoints = Annotated[str, typer.Argument(help="where savepoints are kept, a folder or a URL")]
@@ -58,14 +61,14 @@ def savepoint(
     if as_json:
         print_json(kept.to_json(time.time()))
         return
-    found = kept.manifest
-    typer.echo(f"savepoint {kept.place}")
-    typer.echo(f"of {found.pipeline} after epoch {found.epoch}: {len(found.files)} files, {found.size_bytes} bytes")
+    found, place = kept.manifest, shlex.quote(kept.place)
+    print_line(f"savepoint {kept.place}")
+    print_line(f"of {found.pipeline} after epoch {found.epoch}: {len(found.files)} files, {found.size_bytes} bytes")
     if copy:
-        typer.echo("A copy: the pipeline goes on. To do: `tpc restore SAVEPOINT --checkpoint NEW --fork`.")
+        print_line(f"A copy: the pipeline goes on. To do: `tpc restore {place} --checkpoint NEW --fork`.")
     else:
-        typer.echo(
-            "The pipeline has ended with it, and its old checkpoint opens no more. To do: `tpc restore SAVEPOINT "
+        print_line(
+            f"The pipeline has ended with it, and its old checkpoint opens no more. To do: `tpc restore {place} "
             "--checkpoint NEW --move`."
         )
 
@@ -97,6 +100,7 @@ def restore(
         raise typer.BadParameter("--incarnation is a fork's: a move keeps the pipeline's own")
     if fork and job is not None:
         raise typer.BadParameter("--job asks before a move; the sinks of a fork are asked by its start")
+    checkpoint = checkpoint if ":/" in str(checkpoint) else checkpoint.absolute()  # Path writes "s3a://" as "s3a:/"
     done = restored(
         savepoint, checkpoint, log, moves=move, incarnation=incarnation, job=job, partitions=state_partitions
     )
@@ -107,12 +111,12 @@ def restore(
     assert pipeline is not None
     settings = f"checkpoint={str(checkpoint)!r}" + ("" if log is None else ", log=...")
     if done.moves:
-        typer.echo(f"{pipeline} goes on after epoch {done.manifest.epoch} at {checkpoint}")
-        typer.echo(f"To do: start it with {settings}, in the same targets.")
+        print_line(f"{pipeline} goes on after epoch {done.manifest.epoch} at {checkpoint}")
+        print_line(f"To do: start it with {settings}, in the same targets.")
     else:
         came_from = f"{done.manifest.pipeline} after epoch {done.manifest.epoch}"
-        typer.echo(f"{pipeline}, a fork of {came_from}, is at {checkpoint}")
-        typer.echo(f"To do: start it with {settings}, as incarnation {pipeline.incarnation}, and with other targets.")
+        print_line(f"{pipeline}, a fork of {came_from}, is at {checkpoint}")
+        print_line(f"To do: start it with {settings}, as incarnation {pipeline.incarnation}, and with other targets.")
 
 
 def _restored_json(done: Restored, checkpoint: Path) -> dict[str, Any]:
@@ -128,8 +132,8 @@ def _restored_json(done: Restored, checkpoint: Path) -> dict[str, Any]:
 
 def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
     """The savepoints at a place, the newest first, with their age. Changes nothing; their files are not read."""
-    from tpc.coordinator.operations.savepoints.homes import home_of
-    from tpc.coordinator.operations.savepoints.keeping import savepoints_in
+    from tpc.coordinator.operations.savepoints.locations import home_of
+    from tpc.coordinator.operations.savepoints.retention import savepoints_in
 
     home = home_of(place)
     kept, others = savepoints_in(home)
@@ -141,9 +145,9 @@ def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
     if kept:
         print_listing(("savepoint", "pipeline", "epoch", "age", "bytes", "state"), [_row(one, now_s) for one in kept])
     elif not others:
-        typer.echo("no savepoints")
+        print_line("no savepoints")
     for name, what in others.items():
-        typer.echo(f"{name}: {what}")
+        print_line(f"{name}: {what}")
 
 
 def _row(one: StoredSavepoint, now_s: float) -> tuple[str | int, ...]:
@@ -159,18 +163,18 @@ def _row(one: StoredSavepoint, now_s: float) -> tuple[str | int, ...]:
 def check(savepoint: Savepoint, *, as_json: AsJson = False) -> None:
     """Compare every byte of a savepoint with its checksums. Changes nothing. Ends with 1 when it is damaged."""
     from tpc.coordinator.operations.commands.savepoint_targets import fetched
-    from tpc.coordinator.operations.savepoints.homes import home_and_name
-    from tpc.coordinator.operations.savepoints.keeping import look_at
+    from tpc.coordinator.operations.savepoints.locations import home_and_name
     from tpc.coordinator.operations.savepoints.restoring import opened
-    from tpc.safety import annotate_errors, data_status_for_reader
+    from tpc.coordinator.operations.savepoints.retention import look_at
+    from tpc.data_status import annotate_errors, data_status_for_reader
 
     with annotate_errors(data_status_for_reader), fetched(savepoint) as (folder, _):
         manifest, _history = opened(folder)
         kept = look_at(*home_and_name(str(folder)))
     if as_json:
-        print_json({**kept.to_json(time.time()), "savepoint": savepoint, "whole": True})
+        print_json({**kept.to_json(time.time()), "savepoint": without_user(savepoint), "whole": True})
     else:
-        typer.echo(f"whole: {len(manifest.files)} files of {manifest.pipeline} after epoch {manifest.epoch}")
+        print_line(f"whole: {len(manifest.files)} files of {manifest.pipeline} after epoch {manifest.epoch}")
 
 
 def drop(
@@ -180,8 +184,8 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Remove a savepoint. Changes: its files are deleted. One that is its pipeline's only home is refused."""
-    from tpc.coordinator.operations.savepoints.homes import home_and_name
-    from tpc.coordinator.operations.savepoints.keeping import drop as dropped
+    from tpc.coordinator.operations.savepoints.locations import home_and_name
+    from tpc.coordinator.operations.savepoints.retention import drop as dropped
 
     _tell_dropped([dropped(*home_and_name(savepoint), force=force)], as_json=as_json)
 
@@ -194,8 +198,8 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Remove old savepoints. Changes: their files are deleted. One that is its pipeline's only home stays."""
-    from tpc.coordinator.operations.savepoints.homes import home_of
-    from tpc.coordinator.operations.savepoints.keeping import prune as pruned
+    from tpc.coordinator.operations.savepoints.locations import home_of
+    from tpc.coordinator.operations.savepoints.retention import prune as pruned
 
     _tell_dropped(pruned(home_of(place), keep=keep, older_than_days=older_than_days), as_json=as_json)
 
@@ -205,6 +209,6 @@ def _tell_dropped(places: list[str], *, as_json: bool) -> None:
         print_json({"dropped": places})
         return
     for place in places:
-        typer.echo(f"dropped {place}")
+        print_line(f"dropped {place}")
     if not places:
-        typer.echo("nothing to drop")
+        print_line("nothing to drop")

@@ -16,21 +16,22 @@ from tpc.coordinator.kernel.log import object_store
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.kernel.log.places import open_log
+from tpc.coordinator.kernel.runtime import NO_QUERY
 from tpc.coordinator.operations.commands.targets import checkpoint_named, load_job, names_job
-from tpc.coordinator.operations.savepoints.homes import home_and_name, local_folder
-from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint, look_at
-from tpc.coordinator.operations.savepoints.making import copy_into_savepoint, move_into_savepoint
+from tpc.coordinator.operations.savepoints.locations import home_and_name, local_folder
 from tpc.coordinator.operations.savepoints.manifest import SavepointManifest
 from tpc.coordinator.operations.savepoints.move_note import Noted
 from tpc.coordinator.operations.savepoints.remote import RemoteSavepoint, is_remote
 from tpc.coordinator.operations.savepoints.restoring import Restored, opened, refusals, restore_fork, restore_move
-from tpc.coordinator.spark.query_log import NO_QUERY
+from tpc.coordinator.operations.savepoints.retention import StoredSavepoint, look_at
+from tpc.coordinator.operations.savepoints.writing import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
+from tpc.data_status import annotate_errors, data_status_for_reader, data_status_for_restore, data_status_for_upload
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.history import History
-from tpc.safety import annotate_errors, data_status_for_reader, data_status_for_restore, data_status_for_upload
 from tpc.sink import Marker
 from tpc.support import durable_files
+from tpc.support.names_below import path_below
 
 _ON_ITS_WAY = Path("tpc") / "savepoints"
 """In a checkpoint: where a savepoint is made that is then put into an object store."""
@@ -84,7 +85,7 @@ def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, Note
         return
     away = RemoteSavepoint(place)
     with TemporaryDirectory(prefix="tpc-savepoint-", dir=beside) as room:
-        folder = Path(room) / away.url.rpartition("/")[2]
+        folder = path_below(Path(room), away.url.rpartition("/")[2], "the URL of the savepoint")
         away.get(folder)
         yield folder, away
 

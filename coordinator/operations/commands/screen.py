@@ -1,6 +1,6 @@
 """What `tpc watch` shows of a pipeline at a moment, as lines and rows; nothing here is drawn.
 
-How a log is looked at is in `ui.watching`, what a look means in `ui.facts`; the facts are those of `tpc status`.
+How a log is looked at is in `page.log_watcher`, what it means in `page.log_summary`; `tpc status` says the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.operations.actions import state_of
 from tpc.coordinator.operations.commands.status_lines import status_lines
-from tpc.coordinator.operations.page.facts import newest_at, rates, rows_per_s, silent_after_s
-from tpc.coordinator.operations.page.watching import Look, Watched
+from tpc.coordinator.operations.page.log_summary import newest_at, rates, rows_per_s, silent_after_s
+from tpc.coordinator.operations.page.log_watcher import Look, Watched
 from tpc.coordinator.spark.source_lag import lag_in_words
+from tpc.describing import escaped
 
 EPOCHS = ("epoch", "status", "rows", "rows/s", "ms", "complete")
 IN_ORDER = ("plan", "pass", "gather", "durable", "verify", "intent", "commit", "complete")
@@ -64,7 +65,7 @@ def _frame(look: Look, state: dict[str, Any], now: float, pending_s: float) -> F
     lines.append(f"waiting in the sources: {lag_in_words(look.sources, look.checkpoint)}{asked}")
     if ended:
         lines.append(_phases(ended[-1]))
-    return Frame(tuple(lines), tuple(_epochs(rows, now)))
+    return Frame(tuple(map(escaped, lines)), tuple(_epochs(rows, now)))
 
 
 def _state_line(look: Look, state: dict[str, Any], now: float, pending_s: float) -> str:

@@ -15,17 +15,20 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
     ]
     if leader := state.get("leader"):
-        lines.append("led by process {process} on {host}, whose last heartbeat is {age_s:.1f} s old".format(**leader))
+        lines.append(_leader_line(leader))
     if event_time := state.get("event_time"):
         lines += event_time_lines(event_time)
+    if timers := state.get("timers"):
+        lines.append(timers_line(timers))
     if state["pending"] is None:
         lines.append("nothing is pending")
     elif (parked := state["parked"]) is not None:
         at = datetime.fromtimestamp(parked["at"]).astimezone().isoformat(" ", "seconds")
         lines.append(f"epoch {state['pending']} is parked: sink {parked['sink']}, {at}: {parked['what']}")
+        commands = " or ".join(f"`{command}`" for command in state.get("decisions", ()) or ["tpc resolve"])
         lines.append(
             "all else of it is committed, but for what is refused or lost too. To do: remove the cause and start, or "
-            "`tpc resolve`"
+            f"record a decision: {commands}"
         )
     else:
         branches = ", ".join(f"{name}: {count}" for name, count in state["pending_branches"].items() if count)
@@ -41,6 +44,15 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         )
     lines += [resolution_line(resolution) for resolution in state["resolutions"]]
     return lines
+
+
+def _leader_line(leader: dict[str, Any]) -> str:
+    if leader.get("runs") is False:
+        return (
+            "no process leads: process {process}, which led last, does not run on {host} any more; its last heartbeat "
+            "is {age_s:.1f} s old"
+        ).format(**leader)
+    return "led by process {process} on {host}, whose last heartbeat is {age_s:.1f} s old".format(**leader)
 
 
 def event_time_lines(event_time: dict[str, Any]) -> list[str]:
@@ -59,9 +71,20 @@ def event_time_lines(event_time: dict[str, Any]) -> list[str]:
     return lines
 
 
+def timers_line(timers: dict[str, Any]) -> str:
+    """What of a service waits for a time."""
+    due = {"by event time": timers["next_due_ms"], "by the clock": timers["next_clock_due_ms"]}
+    first = ", ".join(f"{_instant(ms)} {by}" for by, ms in due.items() if ms is not None)
+    when = f", the first due at {first}" if first else ""
+    return f"timers: {timers['waiting']} wait{when}; {timers['fired']} have fired in the last decided epoch"
+
+
 def _instant(ms: int) -> str:
-    """Also of a year that a time zone of here would lead out of the calendar."""
-    return f"{datetime(1970, 1, 1) + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S} UTC"
+    """Also of a year that a time zone of here would lead out of the calendar, or that is out of it."""
+    try:
+        return f"{datetime(1970, 1, 1) + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return f"{ms} ms since 1970"
 
 
 def joined_line(sink: str) -> str:

@@ -8,40 +8,94 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpc.errors import ConfigurationError
-from tpc.safety import annotate_errors, data_status_for_reader
+from tpc.data_status import annotate_errors, data_status_for_reader
+from tpc.describing import LIMIT, printable
+from tpc.errors import ConfigurationError, TpcError
 from tpc.shards import shard_named
+from tpc.user_code import said
 
 if TYPE_CHECKING:
-    from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+    from tpc.coordinator.kernel.checkpoint import Checkpoint
     from tpc.coordinator.kernel.job import Job
     from tpc.coordinator.kernel.log.contract import Log
+
+
+class JobNotLoadedError(ConfigurationError):
+    """What `module:function` names, or a package that it needs, is not there: no other attempt finds it."""
+
 
 _JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_job(target: str) -> Job:
-    """What `module:function` makes; the current directory is importable."""
+    """What `module:function` makes; the current directory is importable.
+
+    Raises `ConfigurationError` for a text that names none, or one that cannot be imported.
+    """
+    if _JOB.fullmatch(target) is None:
+        raise ConfigurationError(
+            f"{shown(target)!r} cannot be loaded: this command needs the pipeline or "
+            f"service itself{', not a place' if _is_place(target) else ''}",
+            remedy="name module:function, e.g. my_job:pipeline, in the folder of the module. What a log alone tells is "
+            "in `tpc status`, `tpc history` and `tpc log check`, which take a checkpoint or a log.",
+        )
     module_name, _, attribute = target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        named = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
+        module = importlib.import_module(module_name)
+        if not hasattr(module, attribute):
+            raise JobNotLoadedError(
+                f"{shown(target)!r} cannot be loaded: module {module_name!r} has no {attribute!r}",
+                remedy="name a function of it that returns the job, e.g. my_job:pipeline.",
+            )
+        named = getattr(module, attribute)
+        made = named() if callable(named) else named
+    except (ImportError, SyntaxError) as error:
+        raise JobNotLoadedError(
+            f"{shown(target)!r} cannot be loaded: {said(error)}",
+            remedy="name module:function, e.g. my_job:pipeline, as the current directory has it; or install what is "
+            "missing.",
         ) from error
-    made = named() if callable(named) else named
+    except (AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{shown(target)!r} cannot be loaded: {said(error)}", remedy="correct the module, then start it again."
+        ) from error
     from tpc.coordinator.kernel.job import Job
 
     if not isinstance(made, Job):
         raise ConfigurationError(
             f"{target!r} is a {type(made).__name__}, neither a pipeline nor a service", remedy="return it unstarted."
         )
+    _known.update({"MODULE:PIPELINE": target, "MODULE:SERVICE": target})
+    with suppress(ConfigurationError):  # a pipeline may be given its checkpoint when it starts
+        _known["CHECKPOINT"] = str(made.checkpoint)
     return made
+
+
+_known: dict[str, str] = {}
+"""What this process, one command, was given, by the word that stands for it in the texts of remedies."""
+
+
+def filled(error: TpcError) -> TpcError:
+    """The error, whose remedy names what the command was given in the place of words that stand for it."""
+    for word, value in _known.items():
+        error.remedy = re.sub(rf"(?<=\s){word}(?=[\s`])", shlex.quote(value).replace("\\", r"\\"), error.remedy)
+    return error
+
+
+def shown(target: str) -> str:
+    """A command's argument for people. Where the password of a URL ends is not certain: one with an @ stays unsaid."""
+    return "a URL (not shown here)" if "://" in target and "@" in target else printable(target, LIMIT)
+
+
+def _is_place(target: str) -> bool:
+    return "://" in target or (bool(target) and Path(target).exists())
 
 
 def names_job(target: str) -> bool:
@@ -49,7 +103,7 @@ def names_job(target: str) -> bool:
     return _JOB.fullmatch(target) is not None and not Path(target).exists()
 
 
-def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:
+def place_named(target: str, log: str | None = None) -> tuple[Log, Checkpoint | None]:
     """The log that `target` names, whether it holds anything or not, and its checkpoint where that is known.
 
     `target` is a `module:function`, a checkpoint's directory or URL, the directory of a log, or a log's URL
@@ -57,29 +111,32 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFil
     `module:function`, and a log beside a checkpoint that is a URL.
     Raises `ConfigurationError` for a text that names no log.
     """
-    from tpc.coordinator.kernel.checkpoint_places import files_at, is_elsewhere, log_beside
-    from tpc.coordinator.kernel.local_files import LocalFiles
+    from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
+    from tpc.coordinator.kernel.checkpoint_places import is_elsewhere, log_beside
     from tpc.coordinator.kernel.log.local import LOG_FOLDER
     from tpc.coordinator.kernel.log.places import open_log
+    from tpc.coordinator.spark.checkpoint_places import files_at
 
     if names_job(target):
         job = load_job(target)
         return job.log if log is None else open_log(log), job.checkpoint
-    folder = Path(target)
+    folder = Path(target).absolute()
     if log is not None:
         return open_log(log), files_at(target, explicit_log=True)
     if is_elsewhere(target):
         return _elsewhere(target)
     if (folder / LOG_FOLDER).is_dir():
-        return log_beside(LocalFiles(folder)), LocalFiles(folder)
-    return open_log(target), None
+        _known["CHECKPOINT"] = str(folder)
+        return log_beside(LocalCheckpoint(folder)), LocalCheckpoint(folder)
+    return open_log(target if not target or ":/" in target else str(folder)), None
 
 
-def _elsewhere(target: str) -> tuple[Log, CheckpointFiles | None]:
+def _elsewhere(target: str) -> tuple[Log, Checkpoint | None]:
     """A URL names a checkpoint where a log lies beside it, else a log."""
-    from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+    from tpc.coordinator.kernel.checkpoint_places import log_beside
     from tpc.coordinator.kernel.log.object_store import SCHEMES
     from tpc.coordinator.kernel.log.places import open_log
+    from tpc.coordinator.spark.checkpoint_places import files_at
 
     if target.partition(":")[0].lower() not in SCHEMES:
         return open_log(target), None
@@ -88,7 +145,7 @@ def _elsewhere(target: str) -> tuple[Log, CheckpointFiles | None]:
     return (beside, checkpoint) if beside.slots() else (open_log(target), None)
 
 
-def log_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:
+def log_named(target: str, log: str | None = None) -> tuple[Log, Checkpoint | None]:
     """As `place_named`. Raises `ConfigurationError` for a place that holds no log too."""
     found, checkpoint = place_named(target, log)
     if not found.slots():
@@ -114,7 +171,7 @@ def shards_in(target: str) -> list[Path]:
     return [folder for _, folder in sorted((shard, folder) for folder, shard in found.items() if shard is not None)]
 
 
-def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles]:
+def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoint]:
     """As `log_named`, for what takes the checkpoint's lock and adds to the log.
 
     Raises `ConfigurationError` where only a log is named, and where the checkpoint that is named with `log` is not
@@ -123,7 +180,7 @@ def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoi
     found, checkpoint = log_named(target, log)
     if checkpoint is None:
         raise ConfigurationError(
-            f"{target} is a log, not a checkpoint",
+            f"{shown(target)} is a log, not a checkpoint",
             remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere; or "
             "module:function.",
         )
@@ -133,13 +190,14 @@ def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoi
     return found, checkpoint
 
 
-def _require_own(target: str, checkpoint: CheckpointFiles, log: Log) -> None:
+def _require_own(target: str, checkpoint: Checkpoint, log: Log) -> None:
     """One elsewhere is not looked at, since that takes Spark. A job's may be lost, a query's `metadata` too."""
-    from tpc.coordinator.kernel.local_files import LocalFiles
+    from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
     from tpc.coordinator.kernel.log.journal import Journal
+    from tpc.coordinator.spark.local_files import LocalFiles
     from tpc.coordinator.spark.query_log import SparkLog
 
-    if not isinstance(checkpoint, LocalFiles):
+    if not isinstance(checkpoint, LocalCheckpoint):
         return
     if not checkpoint.root.is_dir() and not names_job(target):
         raise ConfigurationError(
@@ -147,7 +205,7 @@ def _require_own(target: str, checkpoint: CheckpointFiles, log: Log) -> None:
             remedy="correct its path, or name the job (module:function). If the checkpoint is lost, make an empty "
             "directory in its place first.",
         )
-    query_id, history = SparkLog(checkpoint).query_id(), Journal(log).read()
+    query_id, history = SparkLog(LocalFiles(checkpoint.root)).query_id(), Journal(log).read()
     if query_id is not None and history.query_id not in (None, query_id):
         raise ConfigurationError(
             f"the checkpoint {checkpoint} is of query {query_id}, the log at {log.describe()} of query "

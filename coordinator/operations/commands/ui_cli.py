@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tpc.coordinator.operations.page.ui_server import require_installed
-from tpc.safety import annotate_errors, data_status_for_reader
+from tpc.data_status import annotate_errors, data_status_for_reader
+from tpc.support.terminal import print_line
 
 if TYPE_CHECKING:
-    from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+    from tpc.coordinator.kernel.checkpoint import Checkpoint
     from tpc.coordinator.kernel.log.contract import Log
-    from tpc.coordinator.operations.page.asking import PipelineSinks
+    from tpc.coordinator.operations.page.sink_answers import PipelineSinks
 
 
 def mount(app: typer.Typer) -> None:
@@ -44,17 +47,20 @@ def ui(
     """A page that shows pipelines as their logs tell it. It changes nothing, and asks the sinks of a job alone."""
     with annotate_errors(data_status_for_reader):
         require_installed()
-        from tpc.coordinator.operations.page.serving import Site, read_token
+        from tpc.coordinator.operations.address import Address
+        from tpc.coordinator.operations.page.serving import Site
+        from tpc.coordinator.operations.page.tokens import read_token
 
-        site = Site([_place(one) for one in logs], host, port, read_token(token_file))
-        typer.echo(f"{site.url} shows {len(logs)} {'log' if len(logs) == 1 else 'logs'}")
-        site.run()
+        site = Site([_place(one) for one in logs], Address(host, port), read_token(token_file))
+        print_line(f"{site.url} shows {len(logs)} {'log' if len(logs) == 1 else 'logs'}")
+        with suppress(KeyboardInterrupt), closing(site):
+            threading.Event().wait()
 
 
-def _place(target: str) -> tuple[Callable[[], tuple[Log, CheckpointFiles | None]], PipelineSinks | None]:
+def _place(target: str) -> tuple[Callable[[], tuple[Log, Checkpoint | None]], PipelineSinks | None]:
     """Where a log is, and a job's sinks. A checkpoint is looked at again until it holds one; a job is loaded once."""
     from tpc.coordinator.operations.commands.targets import load_job, names_job, place_named
-    from tpc.coordinator.operations.page.asking import PipelineSinks
+    from tpc.coordinator.operations.page.sink_answers import PipelineSinks
 
     if not names_job(target):
         return partial(place_named, target), None

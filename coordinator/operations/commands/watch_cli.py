@@ -5,7 +5,6 @@ What is shown is in `screen`. It changes nothing, asks no sink, and starts no Sp
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 from tpc.coordinator.operations.commands.arguments import LogOrJob
 from tpc.coordinator.operations.commands.listing import print_listing, table
+from tpc.support.terminal import is_terminal, print_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,12 +35,12 @@ def watch(
     from tpc.coordinator.kernel.clock import SystemClock
     from tpc.coordinator.operations.commands.screen import Screen
     from tpc.coordinator.operations.commands.targets import log_named
-    from tpc.coordinator.operations.page.watching import Watched
+    from tpc.coordinator.operations.page.log_watcher import Watched
 
     named, clock = log_named(place), SystemClock()
     screen = Screen(Watched(0, lambda: named, clock), clock)
     frame = screen.look()
-    if not once and sys.stdout.isatty():
+    if not once and is_terminal():
         frame = _shown_until_interrupted(screen, frame, interval)
     _print(frame)
 
@@ -74,5 +74,5 @@ def _print(frame: Frame) -> None:
     from tpc.coordinator.operations.commands.screen import EPOCHS
 
     for line in frame.lines:
-        typer.echo(line)
+        print_line(line)
     print_listing(EPOCHS, frame.epochs)

@@ -1,1 +1,1 @@
-"""What a running pipeline tells: log lines, metrics, health, callbacks."""
+"""What a running pipeline tells: metrics, health, positions, and its log as JSON."""

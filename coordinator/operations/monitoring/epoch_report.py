@@ -12,11 +12,11 @@ from tpc.coordinator.kernel.epochs import epoch_row
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import ConfigurationError
-from tpc.event_time import time_in
 from tpc.history import History
 from tpc.json import JSONObject, parse
 from tpc.manifest import Manifest
 from tpc.records import Record
+from tpc.watermark import time_in
 
 
 def epoch_report(log: Log, epoch: int) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def report_of(history: History, records: Iterable[Record], epoch: int) -> dict[s
         "branches": [{"sink": sink, **branch.to_json()} for sink, branch in manifest.branches()],
         "previous_epochs": {name: part.previous_epoch for name, part in manifest.sinks.items()},
         "identities": {name: part.identity for name, part in manifest.sinks.items()},
-        "base_commit": manifest.barrier.base_commit,
-        "stateful": manifest.barrier.stateful,
+        "base_commit": manifest.epoch_input.base_commit,
+        "stateful": manifest.epoch_input.stateful,
         "counts": dict(manifest.counts),
         "digest_kind": manifest.digest_kind,
         "resolutions": [r.to_json() for r in history.resolutions if r.epoch == epoch],
@@ -77,9 +77,9 @@ def event_time_of(manifest: Manifest | None) -> dict[str, Any] | None:
 
     None without an epoch, for one of a Spark query, and for one of a service whose events have no time.
     """
-    if manifest is None or not manifest.barrier.offsets_file.startswith("{"):
+    if manifest is None or not manifest.epoch_input.offsets_file.startswith("{"):
         return None
-    time = time_in(parse(manifest.barrier.offsets_file.encode()))
+    time = time_in(parse(manifest.epoch_input.offsets_file.encode()))
     if not time.sources:
         return None
     return {
@@ -88,4 +88,20 @@ def event_time_of(manifest: Manifest | None) -> dict[str, Any] | None:
         "idle": sorted(time.idle),
         "too_far": {each.name: each.too_far for each in time.sources if each.too_far},
         "sources": {each.name: each.ended_ms for each in time.sources},
+    }
+
+
+def timers_of(manifest: Manifest | None) -> dict[str, Any] | None:
+    """What waits for a time after an epoch of a service: how much, when the first is due, and what has fired in it.
+
+    None without an epoch, and for one of a program without timers.
+    """
+    if manifest is None or "waiting" not in manifest.counts:
+        return None
+    counts = manifest.counts
+    return {
+        "waiting": counts["waiting"],
+        "fired": counts["fired"],
+        "next_due_ms": counts.get("next_due_ms"),
+        "next_clock_due_ms": counts.get("next_clock_due_ms"),
     }

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.kernel.epochs import epoch_row
 from tpc.coordinator.kernel.notices import Notice, Turn
+from tpc.coordinator.kernel.source_lag import SourceLag
 from tpc.coordinator.kernel.transition import Transition
-from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
-from tpc.coordinator.spark.source_lag import SourceLag
+from tpc.coordinator.operations.monitoring.epoch_report import event_time_of, timers_of
 from tpc.effects import Commit
 from tpc.events import Aborted, Answered, Opened, Prepared, Stored
 from tpc.handles import Handle
@@ -70,6 +70,10 @@ class Families:
         self.watermark = gauge("tpc_watermark_timestamp_seconds", "How far a service has come in event time.", one)
         self.idle = gauge("tpc_idle_sources", "Sources of a service that do not hold its watermark back.", one)
         self.too_far = counter("tpc_too_far_events_total", "Events too far ahead of the clock.", ["pipeline", "source"])
+        self.timers = gauge("tpc_timers_waiting", "Timers of a service that wait, and entries with on_expiry.", one)
+        by = ["pipeline", "by"]
+        self.next_due = gauge("tpc_timers_next_due_timestamp_seconds", "When the first of them is due; NaN: none.", by)
+        self.fired = counter("tpc_timers_fired_total", "Firings in complete epochs.", one)
         self.recoveries = counter("tpc_recoveries_total", "Starts that have taken over.", one)
         self.recovered_at = gauge("tpc_last_recovery_timestamp_seconds", "When the last start had taken over.", one)
         self.recovery = histogram("tpc_recovery_seconds", "How long a start took to take over.", one)
@@ -167,6 +171,7 @@ class Metrics:
         for sink, seconds in row["commit_seconds"].items():
             of.commits.labels(name, sink).observe(seconds)
         self._count_event_time(event_time_of(history.manifests.get(history.last_complete)))
+        self._count_timers(timers_of(history.manifests.get(history.last_complete)))
         of.read.labels(name).inc(row["rows"])
         of.late.labels(name).inc(row["late"] or 0)
         of.unrouted.labels(name).inc(row["unrouted"])
@@ -182,6 +187,14 @@ class Metrics:
             self._of.watermark.labels(self._name).set(told["watermark_ms"] / 1000)
         for source in told["sources"]:
             self._of.too_far.labels(self._name, source).inc(told["too_far"].get(source, 0))
+
+    def _count_timers(self, told: dict[str, Any] | None) -> None:
+        if told is None:
+            return
+        self._of.timers.labels(self._name).set(told["waiting"])
+        self._of.fired.labels(self._name).inc(told["fired"])
+        for by, due_ms in (("event time", told["next_due_ms"]), ("clock", told["next_clock_due_ms"])):
+            self._of.next_due.labels(self._name, by).set(float("nan") if due_ms is None else due_ms / 1000)
 
     def _show_last_complete(self, history: History) -> None:
         if history.last_complete is None:

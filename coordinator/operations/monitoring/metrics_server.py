@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.kernel.notices import Notice
+from tpc.coordinator.kernel.source_lag import SourceLag
 from tpc.coordinator.kernel.transition import Transition
-from tpc.coordinator.spark.source_lag import SourceLag
+from tpc.coordinator.operations.address import Address
+from tpc.coordinator.operations.bounded_server import Answer, BoundedServer, Request, get_only
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,30 +22,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True)
-class MetricsPlace:
-    """What the user says. Without a registry it is prometheus_client's own."""
-
-    port: int | None
-    host: str
-    registry: CollectorRegistry | None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether there is anything to count for."""
-        return self.port is not None or self.registry is not None
-
 
 class ServedMetrics:
-    """The metrics of one pipeline; where the place has a port, also at `http://host:port/metrics` until `close`.
+    """The metrics of one pipeline, in `registry` (else prometheus_client's own).
 
-    Raises `ConfigurationError` where prometheus_client is missing or the port cannot be had.
+    With an address they are served at `http://ADDRESS/metrics` until `close`. Raises `ConfigurationError` where
+    prometheus_client is missing or the port cannot be had.
     """
 
-    def __init__(self, pipeline: str, sinks: Iterable[str], clock: Clock, place: MetricsPlace) -> None:
+    def __init__(
+        self,
+        pipeline: str,
+        sinks: Iterable[str],
+        clock: Clock,
+        address: Address | None,
+        registry: CollectorRegistry | None,
+    ) -> None:
         try:
             import prometheus_client
         except ModuleNotFoundError:
@@ -53,19 +46,20 @@ class ServedMetrics:
             ) from None
         from tpc.coordinator.operations.monitoring.metrics import Metrics
 
-        registry = prometheus_client.REGISTRY if place.registry is None else place.registry
-        self._serving = None
-        if place.port is not None:
-            try:
-                self._serving = prometheus_client.start_http_server(place.port, addr=place.host, registry=registry)
-            except (OSError, OverflowError) as error:
-                raise ConfigurationError(
-                    f"metrics cannot be served at {place.host}:{place.port}: {error}",
-                    pipeline=pipeline,
-                    remedy="give metrics_port= a port that is free, metrics_host= an address of this machine.",
-                ) from error
-            logger.info("metrics of %s: http://%s:%d/metrics", pipeline, place.host, self._serving[0].server_port)
-        self._metrics = Metrics(registry, pipeline, sinks, clock)
+        registry = prometheus_client.REGISTRY if registry is None else registry
+        self._server = None
+        if address is not None:
+            self._app = prometheus_client.make_wsgi_app(registry)
+            remedy = "give metrics= (of `tpc run` --metrics-port) a free port, at an address of this machine."
+            self._server = BoundedServer(
+                "metrics", "tpc-metrics", address, self._answer, remedy=remedy, pipeline=pipeline
+            )
+            logger.info("metrics of %s: http://%s/metrics", pipeline, self._server.address)
+        try:
+            self._metrics = Metrics(registry, pipeline, sinks, clock)
+        except BaseException:
+            self.close()
+            raise
 
     def tell(self, transition: Transition, notice: Notice | None) -> None:
         """Count one step of the machine."""
@@ -77,8 +71,23 @@ class ServedMetrics:
 
     def close(self) -> None:
         """Close the port."""
-        if self._serving is not None:
-            server, thread = self._serving
-            server.shutdown()
-            server.server_close()
-            thread.join(_CLOSE_TIMEOUT_S)
+        if self._server is not None:
+            self._server.close()
+
+    def _answer(self, request: Request) -> Answer:
+        """What prometheus_client's own application answers."""
+        if refusal := get_only(request):
+            return refusal
+        begun: list[tuple[str, list[tuple[str, str]]]] = []
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query,
+            "HTTP_ACCEPT": request.headers.get("accept", ""),
+            "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
+        }
+        body = b"".join(self._app(environ, lambda status, headers: begun.append((status, headers))))
+        [(status, headers)] = begun
+        named = dict(headers)
+        content_type = named.pop("Content-Type", "text/plain; charset=utf-8")
+        return Answer(int(status.split()[0]), body, content_type, named)

@@ -14,10 +14,10 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import undamaged
 from tpc.coordinator.operations.commands.targets import log_named
+from tpc.data_status import annotate_errors, data_status_for_reader
 from tpc.errors import ConfigurationError, NoEpochError
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.safety import annotate_errors, data_status_for_reader
 
 SourceEnd = Mapping[str, Mapping[int, int]] | str | None
 """Where a source stands: of Kafka topic -> partition -> next offset to read; of another its end offset as Spark writes
@@ -78,7 +78,7 @@ def positions(log: Log | str | os.PathLike[str], *, decided: bool = False) -> Po
         generation=manifest.generation,
         completed_at=history.completed.get(manifest.epoch, {}).get("completed_at"),
         pending=None if pending is None else pending.epoch,
-        offsets=tuple(_source_end(text) for text in manifest.barrier.end),
+        offsets=tuple(_source_end(text) for text in manifest.epoch_input.end),
     )
 
 

@@ -1,80 +1,62 @@
-"""The web application: which address shows which page. Its pages are made in `pages`, who may see them in `guard`.
+"""The pages as answers to requests: which path shows which. They are made in `pages`; who may see them is in `guard`.
 
-Every route answers GET and nothing else. Pages are made in threads, of what the watching threads have read last.
+A page is made in the thread that answers, of what the watching threads have read last.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
-
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Route
+from urllib.parse import parse_qs
 
 from tpc.coordinator.kernel.clock import Clock
-from tpc.coordinator.operations.page import facts, pages
+from tpc.coordinator.operations.bounded_server import Answer, Handler, Request
+from tpc.coordinator.operations.page import log_summary, pages
 from tpc.coordinator.operations.page.events import Changes, stream
 from tpc.coordinator.operations.page.guard import Guard
-from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.operations.page.log_watcher import Watched
 from tpc.errors import ConfigurationError, TpcError
 
 logger = logging.getLogger(__name__)
 
-_FILES = {"style.css": "text/css", "live.js": "text/javascript"}
+ROUTES = {
+    "/": "pipelines",
+    "/pipelines/{number}": "pipeline",
+    "/pipelines/{number}/epochs/{epoch}": "epoch",
+    "/pipelines/{number}/sinks": "sinks",
+    "/events": "events",
+    "/style.css": "style",
+    "/live.js": "script",
+}
+"""A path, where braces are whole numbers, and the method of `Pages` that answers."""
+_PATHS = {name: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[0-9]{1,18})", path)) for path, name in ROUTES.items()}
+
+
+class NotFoundError(Exception):
+    """There is no such page."""
 
 
 class Pages:
-    """The endpoints, over the logs that are watched."""
+    """The handler of all requests, over the logs that are watched. Thread-safe."""
 
     def __init__(self, watched: Sequence[Watched], clock: Clock, changes: Changes) -> None:
         self.watched = watched
         self.clock = clock
         self.changes = changes
 
-    async def pipelines(self, _: Request) -> Response:
-        """All pipelines."""
-        return await self._made(pages.pipelines_page, self.watched)
-
-    async def pipeline(self, request: Request) -> Response:
-        """One pipeline; with `?before=EPOCH`, a page of older epochs."""
-        one = self._watched(request)
-        before = request.query_params.get("before")
-        if before is None:
-            return await self._made(pages.pipeline_page, one)
-        if not before.isdecimal() or len(before) > 18:
-            raise HTTPException(404)
-        return await self._made(pages.older_page, one, int(before))
-
-    async def epoch(self, request: Request) -> Response:
-        """One epoch."""
-        return await self._made(pages.epoch_page, self._watched(request), request.path_params["epoch"])
-
-    async def sinks(self, request: Request) -> Response:
-        """What the sinks' systems say now."""
-        one = self._watched(request)
-        return HTMLResponse(await run_in_threadpool(pages.sinks_page, one, self.clock.wall()))
-
-    async def events(self, request: Request) -> Response:
-        """What changes, as server-sent events, until the browser or the page ends."""
-        kind, headers = "text/event-stream", {"X-Accel-Buffering": "no"}
-        if request.method == "HEAD":
-            return Response(media_type=kind, headers=headers)
-        return StreamingResponse(stream(self.watched, self.changes, self.clock), media_type=kind, headers=headers)
-
-    async def _made(self, page: Callable[..., str], *of: Any) -> Response:
-        """A page as it is now; of one that cannot be made for a reason that nobody has foreseen, that."""
+    def __call__(self, request: Request) -> Answer:
+        """A page as it is now; of one that cannot be made for an unforeseen reason, that."""
         try:
-            return HTMLResponse(await run_in_threadpool(page, *of, self.clock.wall()))
-        except TpcError:
-            raise
+            return self._answer(request)
+        except NotFoundError:
+            return self._error("Not found", {"what": "there is no such page", "safe": "", "remedy": ""}, 404)
+        except ConfigurationError as error:  # an epoch that the log does not hold
+            return self._error("Not in the log", log_summary.error_view(error), 404)
+        except TpcError as error:
+            return self._error("The log cannot be read", log_summary.error_view(error), 503)
         except Exception as error:
             logger.exception("a page could not be made")
             told = {
@@ -82,31 +64,62 @@ class Pages:
                 "safe": "nothing was changed.",
                 "remedy": "`tpc status` and `tpc log check` read the same log; the output of this process says more.",
             }
-            return HTMLResponse(pages.error_page("A mistake of this page", told, self.clock.wall()), 500)
+            return self._error("A mistake of this page", told, 500)
 
-    def _watched(self, request: Request) -> Watched:
-        number: int = request.path_params["number"]
+    def _answer(self, request: Request) -> Answer:
+        for name, path in _PATHS.items():
+            if found := path.fullmatch(request.path):
+                numbers = {key: int(value) for key, value in found.groupdict().items()}
+                answer: Callable[..., Answer] = getattr(self, name)
+                return answer(request, **numbers)
+        raise NotFoundError
+
+    def pipelines(self, _: Request) -> Answer:
+        """All pipelines."""
+        return _html(pages.pipelines_page(self.watched, self.clock.wall()))
+
+    def pipeline(self, request: Request, number: int) -> Answer:
+        """One pipeline; with `?before=EPOCH`, a page of older epochs."""
+        one = self._watched(number)
+        before = parse_qs(request.query, keep_blank_values=True).get("before", [None])[-1]
+        if before is None:
+            return _html(pages.pipeline_page(one, self.clock.wall()))
+        if not before.isdecimal() or len(before) > 18:
+            raise NotFoundError
+        return _html(pages.older_page(one, int(before), self.clock.wall()))
+
+    def epoch(self, _: Request, number: int, epoch: int) -> Answer:
+        """One epoch."""
+        return _html(pages.epoch_page(self._watched(number), epoch, self.clock.wall()))
+
+    def sinks(self, _: Request, number: int) -> Answer:
+        """What the sinks' systems say now."""
+        return _html(pages.sinks_page(self._watched(number), self.clock.wall()))
+
+    def events(self, _: Request) -> Answer:
+        """What changes, as server-sent events, until the browser or the page ends."""
+        made = stream(self.watched, self.changes, self.clock)
+        return Answer(200, made, "text/event-stream; charset=utf-8", {"X-Accel-Buffering": "no"})
+
+    def style(self, _: Request) -> Answer:
+        """The page's own style."""
+        return Answer(200, static_file("style.css"), "text/css; charset=utf-8")
+
+    def script(self, _: Request) -> Answer:
+        """The page's own script."""
+        return Answer(200, static_file("live.js"), "text/javascript; charset=utf-8")
+
+    def _watched(self, number: int) -> Watched:
         if number >= len(self.watched):
-            raise HTTPException(404)
+            raise NotFoundError
         return self.watched[number]
 
-    async def refused(self, _: Request, error: Exception) -> Response:
-        """A log that does not answer, or an epoch that it does not hold."""
-        is_missing = isinstance(error, ConfigurationError)
-        title = "Not in the log" if is_missing else "The log cannot be read"
-        html = pages.error_page(title, facts.error_view(error), self.clock.wall())
-        return HTMLResponse(html, 404 if is_missing else 503)
-
-    async def not_found(self, _: Request, __: Exception) -> Response:
-        """No such page."""
-        error = {"what": "there is no such page", "safe": "", "remedy": ""}
-        return HTMLResponse(pages.error_page("Not found", error, self.clock.wall()), 404)
+    def _error(self, title: str, error: Mapping[str, str], status: int) -> Answer:
+        return _html(pages.error_page(title, error, self.clock.wall()), status)
 
 
-async def static(request: Request) -> Response:
-    """A file of the page's own."""
-    name = request.url.path.removeprefix("/")
-    return Response(static_file(name), media_type=_FILES[name])
+def _html(page: str, status: int = 200) -> Answer:
+    return Answer(status, page.encode(), "text/html; charset=utf-8")
 
 
 @cache
@@ -115,16 +128,6 @@ def static_file(name: str) -> bytes:
     return (files(pages.PACKAGE) / "static" / name).read_bytes()
 
 
-def make_app(watched: Sequence[Watched], clock: Clock, changes: Changes, token: str | None = None) -> Starlette:
-    """The application; with a token, for those who show it, else for this machine."""
-    endpoints = Pages(watched, clock, changes)
-    routes = [
-        Route("/", endpoints.pipelines, methods=["GET"]),
-        Route("/pipelines/{number:int}", endpoints.pipeline, methods=["GET"]),
-        Route("/pipelines/{number:int}/epochs/{epoch:int}", endpoints.epoch, methods=["GET"]),
-        Route("/pipelines/{number:int}/sinks", endpoints.sinks, methods=["GET"]),
-        Route("/events", endpoints.events, methods=["GET"]),
-        *(Route(f"/{name}", static, methods=["GET"]) for name in _FILES),
-    ]
-    handlers: Mapping[object, object] = {TpcError: endpoints.refused, 404: endpoints.not_found}
-    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token)], exception_handlers=handlers)  # type: ignore[arg-type]
+def make_app(watched: Sequence[Watched], clock: Clock, changes: Changes, token: str | None = None) -> Handler:
+    """The handler; with a token, for those who show it, else for this machine."""
+    return Guard(Pages(watched, clock, changes), token)

@@ -6,16 +6,16 @@ read, so that it can tell a log at rest from a page that is dead.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tpc.coordinator.kernel.clock import Clock
-from tpc.coordinator.operations.page import facts
-from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.operations.bounded_server import Pieces, Wake
+from tpc.coordinator.operations.page import log_summary
+from tpc.coordinator.operations.page.log_watcher import Watched
 
 READ_EVERY_S = 5.0
 """How often a browser hears when the logs were read, if nothing changes."""
@@ -24,35 +24,28 @@ RETRY_MS = 2000
 
 
 class Changes:
-    """Wakes who listens for changes; `tell` and `end` may be called from any thread, and from a signal's handler."""
+    """Wakes the streams of all browsers. For any thread."""
 
     def __init__(self) -> None:
-        self.are_over = False
-        self._listening: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._lock = threading.RLock()  # a signal may arrive in a thread that holds it
+        self._listening: set[Wake] = set()
+        self._lock = threading.Lock()
 
     def tell(self) -> None:
         """Something looks different now."""
         with self._lock:
-            for loop, woken in self._listening:
-                loop.call_soon_threadsafe(woken.set)
-
-    def end(self) -> None:
-        """The page is about to be closed: every stream ends."""
-        self.are_over = True
-        self.tell()
+            for wake in self._listening:
+                wake.tell()
 
     @contextmanager
-    def heard(self) -> Iterator[asyncio.Event]:
-        """An event of the running loop that is set at each change."""
-        one = (asyncio.get_running_loop(), asyncio.Event())
+    def heard_by(self, wake: Wake) -> Iterator[None]:
+        """`wake` is told of each change."""
         with self._lock:
-            self._listening.add(one)
+            self._listening.add(wake)
         try:
-            yield one[1]
+            yield
         finally:
             with self._lock:
-                self._listening.discard(one)
+                self._listening.discard(wake)
 
 
 class Noticed:
@@ -65,31 +58,33 @@ class Noticed:
 
     def __call__(self, one: Watched) -> None:
         """After a look at `one`."""
-        said = facts.outline(one, self._clock.wall())
+        said = log_summary.outline(one, self._clock.wall())
         if self._last.get(one.number) != said:  # each thread has a key of its own
             self._last[one.number] = said
             self._changes.tell()
 
 
-async def stream(watched: Sequence[Watched], changes: Changes, clock: Clock) -> AsyncIterator[str]:
+def stream(watched: Sequence[Watched], changes: Changes, clock: Clock) -> Pieces:
     """The events: `look` for each pipeline at first and whenever it changes, `read` in between."""
-    known: dict[int, dict[str, Any]] = {}
-    with changes.heard() as woken:
-        yield f"retry: {RETRY_MS}\n\n"
-        while not changes.are_over:
-            woken.clear()  # before looking: what changes from here on wakes again
-            now = clock.wall()
-            for one in watched:
-                said = facts.outline(one, now)
-                if known.get(one.number) != said:
-                    known[one.number] = said
-                    yield _event("look", said)
-            yield _event("read", {"now": now, "read_at": {one.number: one.look.read_at for one in watched}})
-            try:
-                await asyncio.wait_for(woken.wait(), READ_EVERY_S)
-            except asyncio.TimeoutError:
-                continue
+
+    def events(wake: Wake) -> Iterator[bytes]:
+        known: dict[int, dict[str, Any]] = {}
+        with changes.heard_by(wake):
+            yield f"retry: {RETRY_MS}\n\n".encode()
+            while not wake.is_over:
+                wake.clear()  # before looking: what changes from here on wakes again
+                now = clock.wall()
+                for one in watched:
+                    said = log_summary.outline(one, now)
+                    if known.get(one.number) != said:
+                        known[one.number] = said
+                        yield _event("look", said)
+                yield _event("read", {"now": now, "read_at": {one.number: one.look.read_at for one in watched}})
+                if not wake.is_over:
+                    wake.wait(READ_EVERY_S)
+
+    return events
 
 
-def _event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()

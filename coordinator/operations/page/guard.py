@@ -10,11 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import ipaddress
+from dataclasses import replace
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tpc.coordinator.operations.address import names_this_machine
+from tpc.coordinator.operations.bounded_server import Answer, Handler, Request, get_only
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -30,48 +29,24 @@ HEADERS = {
 class Guard:
     """Answers itself what may not pass."""
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
-        self._app = app
+    def __init__(self, handler: Handler, token: str | None) -> None:
+        self._handler = handler
         self._token = None if token is None else token.encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or its refusal."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    def __call__(self, request: Request) -> Answer:
+        """What a request gets, or its refusal."""
+        answer = get_only(request) or self._refusal(request) or self._handler(request)
+        return replace(answer, headers={**answer.headers, **HEADERS})
 
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
-        await (refusal or self._app)(scope, receive, send_guarded)
-
-    def _refusal(self, method: str, headers: Headers) -> Response | None:
-        if method not in {"GET", "HEAD"}:
-            return PlainTextResponse("this page changes nothing\n", 405, {"Allow": "GET, HEAD"})
+    def _refusal(self, request: Request) -> Answer | None:
         if self._token is None:
-            if names_this_machine(_without_port(headers.get("host", ""))):
+            if names_this_machine(_without_port(request.headers.get("host", ""))):
                 return None
-            return PlainTextResponse("without a token only this machine is answered\n", 421)
-        if any(hmac.compare_digest(shown, self._token) for shown in _shown(headers.get("authorization", ""))):
+            return Answer(421, b"without a token only this machine is answered\n")
+        if any(hmac.compare_digest(shown, self._token) for shown in _shown(request.headers.get("authorization", ""))):
             return None
-        return PlainTextResponse(
-            "a token is needed: as bearer token, or as the password of the login\n",
-            401,
-            {"WWW-Authenticate": 'Basic realm="tpc ui", charset="UTF-8"'},
-        )
-
-
-def names_this_machine(host: str) -> bool:
-    """Whether a name or an address is one of the machine itself."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        needed = b"a token is needed: as bearer token, or as the password of the login\n"
+        return Answer(401, needed, headers={"WWW-Authenticate": 'Basic realm="tpc ui", charset="UTF-8"'})
 
 
 def _without_port(host: str) -> str:

@@ -16,10 +16,11 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.tail import Window
 from tpc.coordinator.kernel.planned_actions import planned_action
 from tpc.coordinator.operations.monitoring.epoch_report import report_of
-from tpc.coordinator.operations.page import drawings, facts, words
-from tpc.coordinator.operations.page.asking import Said
-from tpc.coordinator.operations.page.facts import terms_of
-from tpc.coordinator.operations.page.watching import EPOCHS, Watched
+from tpc.coordinator.operations.page import charts, formatting, log_summary
+from tpc.coordinator.operations.page.log_summary import terms_of
+from tpc.coordinator.operations.page.log_watcher import EPOCHS, Watched
+from tpc.coordinator.operations.page.sink_answers import Said
+from tpc.describing import escaped
 from tpc.errors import ConfigurationError
 from tpc.history import History
 from tpc.sink import InDoubt
@@ -32,27 +33,28 @@ PACKAGE = "tpc.coordinator.operations.page"
 
 def pipelines_page(watched: Sequence[Watched], now: float) -> str:
     """The list of all pipelines."""
-    return _rendered("pipelines.html.j2", {"now": now, "pipelines": [facts.summary(one, now) for one in watched]})
+    return _rendered("pipelines.html.j2", {"now": now, "pipelines": [log_summary.summary(one, now) for one in watched]})
 
 
 def pipeline_page(one: Watched, now: float) -> str:
     """One pipeline as its log tells it now, with its newest epochs."""
     look = one.look
-    view: dict[str, Any] = {"now": now, "pipeline": facts.summary(one, now), "parked": facts.parked(one)}
+    view: dict[str, Any] = {"now": now, "pipeline": log_summary.summary(one, now), "parked": log_summary.parked(one)}
     if look.window is None:
         return _rendered("pipeline.html.j2", {**view, "history": None})
     history = look.window.history
-    rows, terms = facts.newest_rows(history, look.parked), terms_of(look.window.records)
+    rows, terms = log_summary.newest_rows(history, look.parked), terms_of(look.window.records)
     view |= {
         "history": history,
-        "event_time": facts.event_time(history),
-        "sinks": facts.sinks(history, look.parked),
+        "event_time": log_summary.event_time(history),
+        "timers": log_summary.timers(history),
+        "sinks": log_summary.sinks(history, look.parked),
         "terms": terms[:EPOCHS],
         "resolutions": history.resolutions[-EPOCHS:],
         "pictures": [
-            ("Rows per second", drawings.rate_columns(facts.rates(rows))),
-            ("Time of an epoch, by phase", drawings.time_columns(rows)),
-            ("Recovery: a start until its first complete epoch", drawings.recovery_columns(terms)),
+            ("Rows per second", charts.rate_columns(log_summary.rates(rows))),
+            ("Time of an epoch, by phase", charts.time_columns(rows)),
+            ("Recovery: a start until its first complete epoch", charts.recovery_columns(terms)),
         ],
         **_epochs(rows),
     }
@@ -70,7 +72,7 @@ def older_page(one: Watched, before: int, now: float) -> str:
 
     history = one.ask(read).history
     rows = [epoch_row(history, epoch) for epoch in sorted(history.manifests) if epoch < before][-EPOCHS:]
-    view = {"now": now, "pipeline": facts.summary(one, now), "before": before, **_epochs(rows)}
+    view = {"now": now, "pipeline": log_summary.summary(one, now), "before": before, **_epochs(rows)}
     return _rendered("older.html.j2", view)
 
 
@@ -85,19 +87,19 @@ def epoch_page(one: Watched, epoch: int, now: float) -> str:
 
     window = one.ask(read)
     report = report_of(window.history, window.records, epoch)
-    view = {"now": now, "pipeline": facts.summary(one, now), "epoch": report}
+    view = {"now": now, "pipeline": log_summary.summary(one, now), "epoch": report}
     view |= of_epoch(one, report)
-    parked = facts.parked(one)
+    parked = log_summary.parked(one)
     view["parked"] = parked if parked is not None and parked["epoch"] == epoch else None
-    view["phases"] = [(name, seconds, drawings.colour(name)) for name, seconds in drawings.in_order(report["seconds"])]
-    view["bar"] = drawings.phase_bar(report["seconds"], sum(report["seconds"].values()))
-    view["bar_words"] = drawings.phases_in_words(report["seconds"])
+    view["phases"] = [(name, seconds, charts.colour(name)) for name, seconds in charts.in_order(report["seconds"])]
+    view["bar"] = charts.phase_bar(report["seconds"], sum(report["seconds"].values()))
+    view["bar_words"] = charts.phases_in_words(report["seconds"])
     return _rendered("epoch.html.j2", view)
 
 
 def sinks_page(one: Watched, now: float) -> str:
     """What the systems of a pipeline's sinks say now, beside what its log says."""
-    view = {"now": now, "pipeline": facts.summary(one, now), **of_pipeline(one, now)}
+    view = {"now": now, "pipeline": log_summary.summary(one, now), **of_pipeline(one, now)}
     return _rendered("sinks.html.j2", view)
 
 
@@ -124,21 +126,26 @@ def _epochs(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 **row,
                 "total_s": sum(row["seconds"].values()),
                 "sinks_words": ", ".join(
-                    f"{name} {words.counted(part['rows'])} ({words.sized(part['size_bytes'])})"
+                    f"{name} {formatting.counted(part['rows'])} ({formatting.sized(part['size_bytes'])})"
                     for name, part in row["sinks"].items()
                 ),
-                "bar": drawings.phase_bar(row["seconds"], longest_s),
-                "bar_words": drawings.phases_in_words(row["seconds"]),
+                "bar": charts.phase_bar(row["seconds"], longest_s),
+                "bar_words": charts.phases_in_words(row["seconds"]),
             }
             for row in reversed(rows)
         ],
-        "legend": [(name, drawings.colour(name)) for name, _ in drawings.in_order(dict.fromkeys(names, 0.0))],
+        "legend": [(name, charts.colour(name)) for name, _ in charts.in_order(dict.fromkeys(names, 0.0))],
         "older": rows[0]["epoch"] if rows and rows[0]["epoch"] > 0 else None,
     }
 
 
 def _rendered(template: str, view: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(**view)
+
+
+def _shown(value: Any) -> Any:
+    """Text of others; what is HTML already is ours."""
+    return escaped(value) if type(value) is str else value
 
 
 @cache
@@ -148,26 +155,27 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader(PACKAGE, package_path="templates"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "took": words.took,
-        "ago": words.ago,
-        "moment": words.moment,
-        "machine": words.machine_time,
-        "counted": words.counted,
-        "sized": words.sized,
+        "took": formatting.took,
+        "ago": formatting.ago,
+        "moment": formatting.moment,
+        "machine": formatting.machine_time,
+        "counted": formatting.counted,
+        "sized": formatting.sized,
     }
     return environment
 
 
-# What systems have said (`asking`), beside what the log says: of the branches of an epoch, and of every sink.
+# What systems have said (`sink_answers`), beside what the log says: of the branches of an epoch, and of every sink.
 
 NOT_ASKED = (
     "The systems were not asked: only a log was named, and it holds no way to reach them. Name the job "
-    "(module:function), or open the page in the driver (ui_port=)."
+    "(module:function), or open the page in the driver (tpc.Serve(page=...))."
 )
 
 

@@ -1,63 +1,47 @@
 """The page of `tpc ui` in a pipeline's own process: opened before anything starts, closed with the query.
 
-Loads starlette and its kin only where the page is wanted; without them it is refused before anything starts. What is
-shown is in `ui`: it reads the log, asks the sinks through connections of its own, and hears nothing of the engine.
+Loads jinja2 only where the page is wanted; without it the page is refused before anything starts. What is shown is in
+`pages`: they read the log, ask the sinks through connections of their own, and hear nothing of the engine.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.notices import Notice
 from tpc.coordinator.kernel.transition import Transition
+from tpc.coordinator.operations.address import Address
 from tpc.errors import ConfigurationError
-from tpc.handles import PipelineId
-from tpc.sink import Sink
+
+if TYPE_CHECKING:
+    from tpc.coordinator.kernel.job import Job
 
 logger = logging.getLogger(__name__)
 
-NEEDED = ("jinja2", "starlette", "uvicorn")
-_CLOSE_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True)
-class PagePlace:
-    """What the user says, and what is shown there. Without a port nothing is served."""
-
-    port: int | None
-    host: str
-    log: Log
-    checkpoint: CheckpointFiles
-    pipeline: PipelineId
-    sinks: tuple[Sink, ...]
+NEEDED = ("jinja2",)
 
 
 class ServedPage:
-    """The page of one pipeline until `close`.
+    """The page of `job` at `address` until `close`; with a token, for those who show it.
 
     Raises `ConfigurationError` without its packages, without the port, and for an address of others without a token.
     """
 
-    def __init__(self, pipeline: str, place: PagePlace) -> None:
-        assert place.port is not None
+    def __init__(self, job: Job, address: Address, token: str | None) -> None:
         require_installed()
-        from tpc.coordinator.operations.page.asking import PipelineSinks
-        from tpc.coordinator.operations.page.serving import Site, read_token
+        from tpc.coordinator.operations.page.serving import Site
+        from tpc.coordinator.operations.page.sink_answers import PipelineSinks
 
-        shown = (lambda: (place.log, place.checkpoint), PipelineSinks(place.pipeline, place.sinks))
+        log, checkpoint = job.log, job.checkpoint
+        shown = (lambda: (log, checkpoint), PipelineSinks(job.id, job.sinks))
         try:
-            self._site = Site([shown], place.host, place.port, read_token(None))
+            self._site = Site([shown], address, token)
         except ConfigurationError as error:
-            remedy = f"ui_port=, ui_host=: {error.remedy}"
-            raise ConfigurationError(error.what, pipeline=pipeline, remedy=remedy) from error
-        self._thread = threading.Thread(target=self._site.run, name="tpc-ui", daemon=True)
-        self._thread.start()
-        logger.info("the page of %s: %s", pipeline, self._site.url)
+            remedy = f"page=, of `tpc run` --ui-port and --ui-host: {error.remedy}"
+            raise ConfigurationError(error.what, pipeline=job.id.name, remedy=remedy) from error
+        logger.info("the page of %s: %s", job.id.name, self._site.url)
 
     def tell(self, transition: Transition, notice: Notice | None) -> None:
         """Nothing: the page sees what the log says."""
@@ -65,7 +49,6 @@ class ServedPage:
     def close(self) -> None:
         """Close the port."""
         self._site.close()
-        self._thread.join(_CLOSE_TIMEOUT_S)
 
 
 def require_installed() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from tpc.coordinator.operations.savepoints.manifest import CHECKPOINT, LOG, SavepointManifest, files_below
 from tpc.errors import CorruptionError
 from tpc.support import durable_files
+from tpc.support.file_rights import inherit
+from tpc.support.names_below import file_below, path_below
 
 _CHUNK_BYTES = 1 << 20
 _FOLDERS = ("offsets", "commits", "state", "sources")
@@ -33,7 +35,9 @@ def copy_file(source: Path, target: Path) -> tuple[int, str]:
     """Copy one file, its content durable, over what an interrupted copy has left; its size and SHA-256."""
     durable_files.make_directories(target.parent)
     sha, size = hashlib.sha256(), 0
-    with source.open("rb") as reading, target.open("wb") as writing:
+    durable_files.remove(target)  # an interrupted copy has left it, or somebody a link
+    with source.open("rb") as reading, target.open("xb") as writing:
+        inherit(writing.fileno(), target.parent)
         while chunk := reading.read(_CHUNK_BYTES):
             writing.write(chunk)
             sha.update(chunk)
@@ -65,7 +69,7 @@ def check_whole(folder: Path, manifest: SavepointManifest) -> None:
     Raises `CorruptionError` naming the first that is wrong.
     """
     for name, known in manifest.files.items():
-        if why := _why_another(folder / name, known):
+        if why := _why_another(folder, name, known):
             raise CorruptionError(
                 f"the savepoint {folder} is damaged: {name} {why}",
                 remedy="copy the savepoint again from where it is whole, or restore another one.",
@@ -79,16 +83,17 @@ def check_whole(folder: Path, manifest: SavepointManifest) -> None:
             )
 
 
-def _why_another(path: Path, known: tuple[int, str]) -> str:
+def _why_another(folder: Path, name: str, known: tuple[int, str]) -> str:
     size, sha = known
     try:
+        path = file_below(folder, name, f"the savepoint {folder}")
         if path.stat().st_size != size:
             return f"has {path.stat().st_size} bytes, it had {size}"
         with path.open("rb") as file:
             held = hashlib.sha256()
             while chunk := file.read(_CHUNK_BYTES):
                 held.update(chunk)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
@@ -96,8 +101,12 @@ def _why_another(path: Path, known: tuple[int, str]) -> str:
 
 
 def copy_known(folder: Path, files: Mapping[str, tuple[int, str]], root: Path) -> None:
-    """Copy the files of `folder` that `files` names to `root`, durably. Raises `CorruptionError` for other bytes."""
+    """Copy the files of `folder` that `files` names to `root`, durably.
+
+    Raises `CorruptionError` for other bytes, and for a name that leads out of either of the two.
+    """
     for name, known in files.items():
-        if copy_file(folder / name, root / name) != known:
-            raise CorruptionError(f"{folder / name} has changed while it was copied", remedy="restore it once more.")
+        source = file_below(folder, name, f"the savepoint {folder}")
+        if copy_file(source, path_below(root, name, f"the savepoint {folder}")) != known:
+            raise CorruptionError(f"{source} has changed while it was copied", remedy="restore it once more.")
     sync_directories(root, files)

@@ -18,6 +18,7 @@ from tpc.handles import PipelineId
 from tpc.json import JSONObject, canonical, parse
 from tpc.records import digest
 from tpc.support import durable_files
+from tpc.support.names_below import file_below, require_below
 
 FORMAT = 1
 FILE_NAME = "savepoint.json"
@@ -99,7 +100,9 @@ class SavepointManifest:
 
 
 def decode(data: bytes, where: str) -> SavepointManifest:
-    """The inverse of `encode`. Raises `CorruptionError` for damaged bytes, `ConfigurationError` for a newer format."""
+    """The inverse of `encode`. Raises `CorruptionError` for damaged bytes and for a file's name that leads elsewhere,
+    `ConfigurationError` for a newer format.
+    """
     try:
         body: dict[str, Any] = parse(data)
         checksum = body.pop("checksum")
@@ -108,13 +111,23 @@ def decode(data: bytes, where: str) -> SavepointManifest:
         raise _damaged(where) from error
     if not whole:
         raise _damaged(where)
+    if not isinstance(body.get("format"), int):
+        raise _damaged(where)
     if body["format"] > FORMAT:
         raise ConfigurationError(
             f"the savepoint {where} has format {body['format']}, this version of tpc reads up to {FORMAT}",
             remedy="use the version of tpc that made it, or a newer one.",
         )
+    try:
+        return _manifest_of(body, where)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(where) from error
+
+
+def _manifest_of(body: dict[str, Any], where: str) -> SavepointManifest:
+    """Its checksum only shows that nothing changed by accident: who writes a manifest can compute one."""
     return SavepointManifest(
-        id=body["id"],
+        id=_text(body["id"]),
         kind=Kind(body["kind"]),
         pipeline=PipelineId(body["pipeline"], body["incarnation"]),
         generation=body["generation"],
@@ -123,8 +136,23 @@ def decode(data: bytes, where: str) -> SavepointManifest:
         made_by=body["made_by"],
         state_partitions=body["state_partitions"],
         sinks={n: SinkShown(s["identity"], s["epoch"], s["asked"]) for n, s in body["sinks"].items()},
-        files={path: (file["size_bytes"], file["sha256"]) for path, file in body["files"].items()},
+        files={
+            _name(path, where): (int(file["size_bytes"]), _text(file["sha256"])) for path, file in body["files"].items()
+        },
     )
+
+
+def _name(path: str, where: str) -> str:
+    """Of a file, which lies in one of the two folders."""
+    if require_below(path, f"the savepoint {where}").partition("/")[0] not in (CHECKPOINT, LOG) or "/" not in path:
+        raise ValueError(f"{path!r} is no file of a savepoint")
+    return path
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
 
 
 def _damaged(where: str) -> CorruptionError:
@@ -136,7 +164,7 @@ def _damaged(where: str) -> CorruptionError:
 def read_manifest(folder: Path) -> SavepointManifest:
     """What the savepoint in `folder` says of itself. Raises `ConfigurationError` where none is, and as `decode`."""
     try:
-        return decode((folder / FILE_NAME).read_bytes(), str(folder))
+        return decode(file_below(folder, FILE_NAME, f"the savepoint {folder}").read_bytes(), str(folder))
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(
             f"{folder} is no savepoint: it holds no {FILE_NAME}",

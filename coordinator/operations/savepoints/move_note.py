@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tpc.support import durable_files
+from tpc.support.names_below import file_below
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class NotedFolder:
             logger.warning("%s: it is not noted there that the savepoint was moved", durable_files.in_words(error))
             if not path.exists():
                 return None
-        return path.read_bytes()
+        return file_below(self.folder, MOVED_FILE, f"the savepoint {self.folder}").read_bytes()
 
     def replace_note(self, word: bytes) -> None:
         """See `Noted`. Raises `OSError`."""
@@ -63,7 +64,7 @@ class NotedFolder:
     def note(self) -> bytes | None:
         """The note; None where there is none."""
         try:
-            return (self.folder / MOVED_FILE).read_bytes()
+            return file_below(self.folder, MOVED_FILE, f"the savepoint {self.folder}").read_bytes()
         except OSError:
             return None
 
@@ -73,10 +74,16 @@ def ended(word: dict[str, Any], at: float) -> bytes:
     return json.dumps({**word, _ENDED: at}).encode()
 
 
-def move_told(note: bytes | None) -> Move | None:
-    """What a note says; None where there is none, or a damaged one."""
+def told_by(note: bytes | None) -> dict[str, Any] | None:
+    """What is in a note; None where there is none, or a garbled one."""
     try:
-        found: dict[str, Any] = json.loads(note or b"")
+        found = json.loads(note or b"")
     except ValueError:
         return None
-    return Move(str(found.get("checkpoint")), _ENDED in found)
+    return found if isinstance(found, dict) else None
+
+
+def move_told(note: bytes | None) -> Move | None:
+    """What a note says; None where there is none, or a garbled one."""
+    found = told_by(note)
+    return None if found is None else Move(str(found.get("checkpoint")), _ENDED in found)

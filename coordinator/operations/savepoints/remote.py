@@ -25,6 +25,7 @@ from tpc.coordinator.operations.savepoints.move_note import MOVED_FILE
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.support import durable_files
 from tpc.support.deadlines import patiently
+from tpc.support.names_below import path_below
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -62,12 +63,13 @@ class RemoteSavepoint:
     def get(self, folder: Path) -> None:
         """Copy it into an empty `folder`, with the note on where it was moved to. Its files are not compared here.
 
-        Raises `ConfigurationError` where no savepoint is, `CorruptionError` where a file of it is missing.
+        Raises `ConfigurationError` where no savepoint is, `CorruptionError` where a file of it is missing or has a name
+        that leads elsewhere.
         """
         data, manifest = self._manifest()
         durable_files.make_directories(folder)
         for name, (size, _) in manifest.files.items():
-            self._get_file(name, size, folder / name)
+            self._get_file(name, size, path_below(folder, name, f"the savepoint {self.shown}"))
         if (note := self.note()) is not None:
             (folder / MOVED_FILE).write_bytes(note)
         (folder / FILE_NAME).write_bytes(data)
@@ -107,14 +109,19 @@ class RemoteSavepoint:
         return data, decode(data, self.shown)
 
     def _get_file(self, name: str, size: int, target: Path) -> None:
-        durable_files.make_directories(target.parent)
         try:
-            with target.open("wb") as writing:
+            durable_files.make_directories(target.parent)
+            with target.open("xb") as writing:
                 for start in range(0, size, READ_BYTES):
                     writing.write(self.objects.read_part(name, start, min(READ_BYTES, size - start)))
         except FileNotFoundError:
             raise CorruptionError(
                 f"the savepoint {self.shown} is damaged: {name} is missing",
+                remedy="copy the savepoint again from where it is whole, or restore another one.",
+            ) from None
+        except (FileExistsError, NotADirectoryError):
+            raise CorruptionError(
+                f"the savepoint {self.shown} is damaged: {name} is a file in it and a folder too",
                 remedy="copy the savepoint again from where it is whole, or restore another one.",
             ) from None
 

@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from tpc.ancestors import Ancestor
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import IMPORT_MARK, MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations.savepoints.copying import check_whole, copy_known
 from tpc.coordinator.operations.savepoints.manifest import CHECKPOINT, LOG, Kind, SavepointManifest, read_manifest
-from tpc.coordinator.operations.savepoints.move_note import MOVED_FILE, Noted, NotedFolder, ended
+from tpc.coordinator.operations.savepoints.move_note import MOVED_FILE, Noted, NotedFolder, ended, told_by
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
+from tpc.data_status import annotate_errors, data_status_for_restore
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind, decode
-from tpc.safety import annotate_errors, data_status_for_restore
 from tpc.support import durable_files
 from tpc.support.durable_files import in_words
 
@@ -247,7 +247,15 @@ def _claim(folder: Path, manifest: SavepointManifest, target: RestoreTarget, sav
     note = savepoint.put_note(json.dumps(target.word).encode())
     if note is None:
         return
-    held = json.loads(note)
+    held = told_by(note)
+    if held is None:
+        raise ConfigurationError(
+            f"{MOVED_FILE} of the savepoint {folder} is garbled: whether its pipeline has gone on from it is unknown",
+            pipeline=str(manifest.pipeline),
+            epoch=manifest.epoch,
+            remedy="find out whether a restore of it was begun anywhere. If none was, and this is the only one, "
+            f"remove the savepoint's {MOVED_FILE} and repeat the command; or fork it (--fork).",
+        )
     if {key: held.get(key) for key in place} != place:
         raise ConfigurationError(
             f"the savepoint {folder} was moved to {held.get('checkpoint')} on {held.get('host')} already: a pipeline "

@@ -1,69 +1,49 @@
 """The process of a job under `tpc run`: starts what `module:function` makes, and ends with a supervisor's code.
 
 `python -m tpc.coordinator.operations.supervision.job_process module:function OPTIONS`, where OPTIONS are those of
-`Pipeline.start`, or of `Service.run`, as JSON. SIGTERM stops it after its current epoch; before it runs it ends the
-process, and the next start recovers.
+`Pipeline.start`, or of `Service.run`, as JSON; "serve" has the fields of `Serve`. SIGTERM stops it after its current
+epoch; before it runs it ends the process, and the next start recovers.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import sys
-import threading
+import traceback
 from collections.abc import Mapping
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
-from tpc.errors import TpcError
-
-if TYPE_CHECKING:
-    from tpc.coordinator.spark.query import PipelineQuery
-
-logger = logging.getLogger(__name__)
-
-_ASKED, _ENDED = "asked", "ended"
-
-
-def await_end(query: PipelineQuery) -> None:
-    """Wait for the end of `query` and raise what ended it; meanwhile SIGTERM stops it after its current epoch.
-
-    For the main thread, the only one that may handle signals.
-    """
-    news: SimpleQueue[str] = SimpleQueue()  # its put takes no lock that the interrupted thread may hold
-    before = signal.signal(signal.SIGTERM, lambda *_: news.put(_ASKED))
-    try:
-        threading.Thread(target=_tell_end, args=[query, news], name="tpc-await-end", daemon=True).start()
-        if news.get() == _ASKED:
-            logger.info("SIGTERM: the query stops after its current epoch")
-            query.stop()
-        query.awaitTermination()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _tell_end(query: PipelineQuery, news: SimpleQueue[str]) -> None:
-    try:
-        query.awaitTermination()
-    except Exception as error:  # noqa: BLE001  raised again in the main thread, by `await_end`
-        logger.debug("the query has ended: %s", error)
-    finally:
-        news.put(_ENDED)
+from tpc.coordinator.operations.serve import Serve
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_NOT_LOADED, exit_code_for
+from tpc.errors import ConfigurationError, TpcError
+from tpc.support.terminal import print_line
 
 
 def main(target: str, options: Mapping[str, Any]) -> int:
     """Run the job until it ends; the exit code."""
-    from tpc.coordinator.operations.commands.targets import load_job
+    from tpc.coordinator.operations.commands.targets import JobNotLoadedError, filled, load_job
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        load_job(target).run_to_end(options)
+        serve = {"serve": Serve(**options["serve"])} if "serve" in options else {}
+        job = load_job(target)
+        job.run_to_end({**options, **serve})
+    except JobNotLoadedError as error:
+        print_line(f"{filled(error)}", err=True)
+        return EXIT_NOT_LOADED
     except TpcError as error:
-        sys.stderr.write(f"{error}\n")
-        return exit_code_for(error)
+        print_line(f"{filled(error)}", err=True)
+        return EXIT_NOT_LOADED if _lacks_package(error) else exit_code_for(error)
+    except ImportError:
+        traceback.print_exc()
+        return EXIT_NOT_LOADED
     return 0
+
+
+def _lacks_package(error: TpcError) -> bool:
+    """Whether the program, or a sink, needs a package that is not there; what an event has met does not count."""
+    return isinstance(error, ConfigurationError) and isinstance(error.__cause__, ImportError)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tpc.durations import LEAST_S, WAIT_MAX_S, is_length
 from tpc.errors import ConfigurationError
-from tpc.lengths import LEAST_S, WAIT_MAX_S, is_length
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Restarts a pipeline's process when it dies, by a restart strategy; but never one whose exit code says: for good.
 
 The process is started in a group of its own, so that the driver, its JVM and its Python workers end together.
-A process says why it ended by its exit code: `exit_code_for(error)`. How long to wait is in `restarts`.
+A process says why it ended by its exit code: `exit_code_for(error)` in `exit_codes`. How long to wait is in `restarts`.
 """
 
 from __future__ import annotations
@@ -15,33 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from queue import Empty, SimpleQueue
 
+from tpc.coordinator.operations.supervision.exit_codes import FINAL
 from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, Failure, RestartStrategy
-from tpc.errors import FencedError, OperatorActedError, ParkedError
+from tpc.support.process_guard import guarded
 from tpc.support.process_trees import kill_group
-
-EXIT_FENCED = 86
-"""Another coordinator has taken over: final."""
-EXIT_PARKED = 87
-"""A decided epoch waits for an operator; a restart would only ask the sink once more."""
-
-FINAL = {
-    0: "it ended well",
-    EXIT_FENCED: "fenced: another coordinator has taken over",
-    EXIT_PARKED: "parked: a decided epoch waits for an operator's decision",
-}
-"""The exit codes after which no strategy restarts, each with the reason."""
-
-
-def exit_code_for(error: BaseException | None) -> int:
-    """The exit code by which a supervisor knows what to do: one of `FINAL`, or 1 for a restart.
-
-    A `ConfigurationError` is worth a restart: a server that has only just come up may not know its topics yet.
-    """
-    if error is None:
-        return 0
-    if isinstance(error, FencedError) and not isinstance(error, OperatorActedError):
-        return EXIT_FENCED
-    return EXIT_PARKED if isinstance(error, ParkedError) else 1
 
 
 @dataclass(frozen=True)
@@ -91,7 +68,8 @@ def supervise(
 ) -> int:
     """Run `command` until it ends for good, the strategy gives up or `stop` is asked; its last exit code.
 
-    When this call is left by an exception (Ctrl-C included) the process group is killed first.
+    When this call is left by an exception (Ctrl-C included) the process group is killed first. When this process is
+    killed, the other one is killed with all that it has started.
     """
     one = _Supervision(list(command), env, stdout, on_event or _nobody, stop or Stop())
     return one.run(strategy or ExponentialDelay())
@@ -141,8 +119,9 @@ class _Supervision:
         try:
             self._tell(SupervisorEvent("started", process.pid, self._restarts))
             threading.Thread(target=self._wait_for, args=[process], name="tpc-supervised", daemon=True).start()
-            self._until_its_end(process)
-            code = process.wait()
+            with guarded(process.pid):
+                self._until_its_end(process)
+                code = process.wait()
         except BaseException:
             kill_group(process.pid)
             process.wait()

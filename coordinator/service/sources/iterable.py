@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tpc.errors import StateLostError
+from tpc.parameter_types import kinds_checked
 from tpc.source import Origin, Part, Source, SourceReader
 
 
@@ -18,8 +19,9 @@ class IterableSource(Source):
     """
 
     kind = "values"
-    begins_anew = False
+    start_varies = False
 
+    @kinds_checked
     def __init__(self, values: Iterable[Any] | Callable[[], Iterable[Any]], *, name: str = "values") -> None:
         super().__init__(name)
         self.values = values

@@ -24,6 +24,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tpc.errors import ConfigurationError, CorruptionError, DataError
 
 VERSION = b"\x01"
+TIMER = b"\x03"
+"""In the place of the version in the keys of a timer's store."""
 TAG = "$"
 PLAIN = frozenset((str, int, float, bool, type(None)))
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)

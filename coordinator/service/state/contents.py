@@ -8,7 +8,8 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import islice
 
 from tpc.coordinator.service.state.changes import Change
 from tpc.coordinator.service.state.rules import NO_EPOCH
@@ -61,8 +62,67 @@ class Contents(ABC):
         """When those keys end that do at this event time or earlier, the first ones first."""
 
     @abstractmethod
+    def first_end(self, without: Container[bytes]) -> int | None:
+        """When the first of the other keys ends that do; None where none does."""
+
+    @abstractmethod
+    def some(self) -> Iterator[Change]:
+        """Entries in any order, of which the first costs nothing."""
+
+    @abstractmethod
     def __len__(self) -> int:
         """How many keys there are."""
+
+
+class _Ends:
+    """When keys end, the first at hand. What is in it may have been changed or gone since: `held` tells how it is now.
+
+    At most about as much as what is true.
+    """
+
+    def __init__(self, held: Callable[[bytes], int | None]) -> None:
+        self._held = held
+        self._heap: list[tuple[int, bytes]] = []
+        self._passed: list[tuple[int, bytes]] = []
+        """In order: what was looked at, and is not pushed back into a heap in which so much more waits."""
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._passed)
+
+    def reset(self, ends: Iterable[tuple[int, bytes]]) -> None:
+        """These and no others."""
+        self._heap, self._passed = list(ends), []
+        heapq.heapify(self._heap)
+
+    def add(self, at_ms: int, key: bytes) -> None:
+        """A key ends then."""
+        heapq.heappush(self._heap, (at_ms, key))
+
+    def due(self, upto_ms: int) -> list[tuple[int, bytes]]:
+        """The keys that end by then, the first ones first; they stay until an epoch has taken them away."""
+        due = {(at_ms, key) for at_ms, key in self._passed if self._held(key) == at_ms}
+        while self._heap and self._heap[0][0] <= upto_ms:
+            at_ms, key = heapq.heappop(self._heap)
+            if self._held(key) == at_ms:
+                due.add((at_ms, key))
+        self._passed = sorted(due)  # the epoch may be aborted, and another one has to find them again
+        return [each for each in self._passed if each[0] <= upto_ms]
+
+    def first(self, without: Container[bytes]) -> int | None:
+        """When the first of the other keys ends."""
+        passed = (at_ms for at_ms, key in self._passed if key not in without and self._held(key) == at_ms)
+        first, of_others = next(passed, None), len(self._passed)
+        while self._heap and (first is None or self._heap[0][0] < first):
+            at_ms, key = self._heap[0]
+            if self._held(key) != at_ms:
+                heapq.heappop(self._heap)
+            elif key in without:
+                self._passed.append(heapq.heappop(self._heap))
+            else:
+                first = at_ms
+        if len(self._passed) > of_others:
+            self._passed.sort()
+        return first
 
 
 class MemoryContents(Contents):
@@ -77,8 +137,7 @@ class MemoryContents(Contents):
         self._values: dict[bytes, bytes] = {}
         self._expires_ms: dict[bytes, int] = {}
         """Of the keys that expire."""
-        self._expiring: list[tuple[int, bytes]] = []
-        """A heap; what is in it may have been changed or gone since, up to about as much as what has not."""
+        self._expiring = _Ends(self._expires_ms_of)
 
     def restore(self, before: int | None) -> None:
         """Read it whole."""
@@ -86,8 +145,10 @@ class MemoryContents(Contents):
         self._list_expiring()
 
     def _list_expiring(self) -> None:
-        self._expiring = [(at, key) for key, at in self._expires_ms.items()]
-        heapq.heapify(self._expiring)
+        self._expiring.reset((at, key) for key, at in self._expires_ms.items())
+
+    def _expires_ms_of(self, key: bytes) -> int | None:
+        return self._expires_ms.get(key)
 
     def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
         """What changed, and nothing else, is touched."""
@@ -95,7 +156,7 @@ class MemoryContents(Contents):
         for key, change in changes.items():
             put(self._values, self._expires_ms, key, change)
             if change.expires_ms is not None:
-                heapq.heappush(self._expiring, (change.expires_ms, key))
+                self._expiring.add(change.expires_ms, key)
         if len(self._expiring) > 2 * len(self._expires_ms) + _STALE_MIN:  # at most a step for each that was pushed
             self._list_expiring()
 
@@ -114,14 +175,16 @@ class MemoryContents(Contents):
         return iter(sorted(self._values))
 
     def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
-        """From the heap, which keeps them until an epoch has taken them away."""
-        popped = []
-        while self._expiring and self._expiring[0][0] <= watermark_ms:
-            popped.append(heapq.heappop(self._expiring))
-        due = {key: at for at, key in popped if self._expires_ms.get(key) == at}
-        for key, at in due.items():  # the epoch may be aborted, and another one has to find them again
-            heapq.heappush(self._expiring, (at, key))
-        return sorted((at, key) for key, at in due.items())
+        """From the heap."""
+        return self._expiring.due(watermark_ms)
+
+    def first_end(self, without: Container[bytes]) -> int | None:
+        """From the heap."""
+        return self._expiring.first(without)
+
+    def some(self) -> Iterator[Change]:
+        """As the dict has them."""
+        return (Change(key, value, self._expires_ms.get(key)) for key, value in self._values.items())
 
     def __len__(self) -> int:
         return len(self._values)
@@ -135,6 +198,7 @@ class DiskContents(Contents):
         self.cached_keys = cached_keys
         self._over: dict[bytes, tuple[int, Change]] = {}
         """Each with its epoch."""
+        self._over_ends = _Ends(self._over_end_of)
         self._epochs: deque[tuple[int, list[bytes]]] = deque()
         """What each epoch has put over the entries."""
         self._cache: OrderedDict[bytes, Change | None] = OrderedDict()
@@ -144,6 +208,7 @@ class DiskContents(Contents):
         """Nothing is read but what lies over the entries, and their number."""
         self.epoch, self._over, self._count = self.store.over(before)
         self._cache.clear()
+        self._list_over_ends()
         of_epochs: dict[int, list[bytes]] = {}
         for key, (epoch, _) in self._over.items():
             of_epochs.setdefault(epoch, []).append(key)
@@ -155,6 +220,8 @@ class DiskContents(Contents):
         self._epochs.append((epoch, list(changes)))
         for key, change in changes.items():
             self._over[key] = epoch, change
+            if change.expires_ms is not None:
+                self._over_ends.add(change.expires_ms, key)
             self._remember(key, change if change.value is not None else None)
         self.epoch = epoch
         compacted = self.store.compacted()
@@ -163,6 +230,16 @@ class DiskContents(Contents):
             for key in keys:
                 if key in self._over and self._over[key][0] == of:
                     del self._over[key]
+        if len(self._over_ends) > 2 * len(self._over) + _STALE_MIN:
+            self._list_over_ends()
+
+    def _list_over_ends(self) -> None:
+        ends = ((change.expires_ms, key) for key, (_, change) in self._over.items())
+        self._over_ends.reset((at, key) for at, key in ends if at is not None)
+
+    def _over_end_of(self, key: bytes) -> int | None:
+        over = self._over.get(key)
+        return None if over is None else over[1].expires_ms
 
     def get(self, key: bytes) -> Change | None:
         """What lies over the store, the cache, the store."""
@@ -206,8 +283,18 @@ class DiskContents(Contents):
     def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
         """By the store's index."""
         kept = [(at, key) for at, key in self.store.due(watermark_ms) if key not in self._over]
-        over = [(one.expires_ms, one.key) for _, one in self._over.values() if one.value is not None]
-        return sorted([*kept, *((at, key) for at, key in over if at is not None and at <= watermark_ms)])
+        return sorted([*kept, *self._over_ends.due(watermark_ms)])
+
+    def first_end(self, without: Container[bytes]) -> int | None:
+        """By the store's index."""
+        kept = (at for at, key in self.store.ends() if key not in self._over and key not in without)
+        return min((at for at in (next(kept, None), self._over_ends.first(without)) if at is not None), default=None)
+
+    def some(self) -> Iterator[Change]:
+        """What is kept apart, then the entries of the store."""
+        if self._count:
+            yield from (one for _, one in self._over.values() if one.value is not None)
+            yield from self.store.get(list(islice(self.store.sorted_keys(), 1))).values()
 
     def __len__(self) -> int:
         return self._count

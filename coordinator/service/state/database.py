@@ -17,6 +17,7 @@ from typing import Any
 
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TpcError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
+from tpc.support.file_rights import inherit_at
 from tpc.support.sqlite_remedies import remedy_of_sqlite
 
 PAGE_BYTES = 1024
@@ -129,12 +130,14 @@ class Database:
         with self._asking("making"):
             with suppress(FileExistsError):
                 self.path.parent.mkdir()
+                inherit_at(self.path.parent)
             sync(self.path.parent.parent)
             new = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
             with closing(sqlite3.connect(new, isolation_level=None)) as connection:
                 connection.executescript(f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = WAL; {TABLES}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
                 connection.execute("INSERT INTO identity VALUES (1, ?)", [uuid.uuid4().hex])
+            inherit_at(new)
             sync(new)
             with suppress(FileExistsError):  # somebody else was faster: theirs stands
                 os.link(new, self.path)

@@ -16,8 +16,8 @@ from tpc.coordinator.service.state.contents import MemoryContents
 from tpc.coordinator.service.state.epoch_state import OBJECT_KEY
 from tpc.coordinator.service.state.store import Store
 from tpc.errors import ConfigurationError
-from tpc.event_time import Life
 from tpc.json import JSONObject
+from tpc.time_to_live import TimeToLive
 from tpc.transactional import Transactional
 
 
@@ -25,6 +25,7 @@ class KeptObject:
     """What the runtime calls for an object that a service keeps; functions have the object itself."""
 
     ttl_ms: int | None = None
+    follows_time = False
 
     def __init__(self, transactional: Transactional[Any], store: Store) -> None:
         self.name = transactional.name = store.name
@@ -47,7 +48,7 @@ class KeptObject:
         self._transactional.restore(None if held is None else held.value)
 
     def begin(
-        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: Life | None = None
+        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: TimeToLive | None = None
     ) -> None:
         """Begin an epoch; the one before it, if it was cut, is decided."""
         del watermark_ms, reached_ms, life  # nothing of an object expires

@@ -18,14 +18,14 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True)
 class Delta:
-    """What a store must know of a decided branch: `after` is what the store had applied when the epoch began.
+    """What a store must know of a decided branch. `applied_before`: what the store had applied when the epoch began.
 
     `rests_on` is the epoch whose content the function saw; None where the writer was not told.
     """
 
     name: str
     epoch: int
-    after: int
+    applied_before: int
     rests_on: int | None = None
 
 
@@ -49,7 +49,7 @@ def outcome(deltas: Iterable[Delta], shown: Shown) -> Outcome | None:
     missing = sorted(names - shown.prepared)
     if not missing:
         return None
-    if any(branch.after != shown.applied for branch in branches):
+    if any(branch.applied_before != shown.applied for branch in branches):
         what = f"no delta {missing[0]}, and the state is at epoch {shown.applied}: another history"
         return Outcome(Verdict.UNKNOWN, what, contradiction=True)
     return Outcome(Verdict.LOST, f"no delta {missing[0]}, and the state is still at epoch {shown.applied}")
@@ -59,8 +59,8 @@ def _why_not(branch: Delta, applied: int) -> str:
     """Why a branch cannot follow what is applied; empty if it can."""
     if applied >= branch.epoch:
         return f"the state is at epoch {applied}, and this branch of epoch {branch.epoch} is not in it"
-    if applied < branch.after:
-        when = f"it was at {branch.after} when epoch {branch.epoch} began"
+    if applied < branch.applied_before:
+        when = f"it was at {branch.applied_before} when epoch {branch.epoch} began"
         return f"the state is at epoch {applied}; {when}: it has gone back"
     if branch.rests_on not in (None, applied):
         return f"epoch {branch.epoch} rests on epoch {branch.rests_on}, and the state is at {applied}"

@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tpc.describing import described
+from tpc.durations import require_timeouts
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.lengths import require_timeouts
 from tpc.sink import Committer, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from tpc.coordinator.service.state.contents import Contents
+    from tpc.coordinator.service.state.due import By
     from tpc.coordinator.service.state.kept import KeptObject
     from tpc.coordinator.service.state.state import State
+    from tpc.coordinator.service.state.timer import Timer
     from tpc.transactional import Transactional
 
 DISK = "disk"
@@ -67,18 +71,42 @@ class StateSink(Sink):
         `dict` keeps all of it in memory, "disk" up to `cached_keys` keys. With `ttl_s` a key that was not written
         for so long, by event time, is gone.
         """
-        from tpc.coordinator.service.state.contents import DiskContents, MemoryContents
         from tpc.coordinator.service.state.state import State
+
+        return State(self.name, self._contents(pipeline, kind, cached_keys), ttl_s)
+
+    def timer(
+        self,
+        pipeline: PipelineId,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        by: By,
+        cached_keys: int = CACHED_KEYS,
+    ) -> Timer:
+        """A timer whose pending times are in this store; none is before `restore` has been called."""
+        from tpc.coordinator.service.state.due import CLOCK, EVENT_TIME
+        from tpc.coordinator.service.state.timer import Timer
+
+        if by not in (EVENT_TIME, CLOCK):
+            raise ConfigurationError(
+                f"timer {self.name!r} cannot fire by {described(by, 60)}",
+                sink=self.name,
+                remedy=f"say by={EVENT_TIME!r} or by={CLOCK!r}.",
+            )
+        return Timer(self.name, by, self._contents(pipeline, kind, cached_keys))
+
+    def _contents(self, pipeline: PipelineId, kind: object, cached_keys: int) -> Contents:
+        from tpc.coordinator.service.state.contents import DiskContents, MemoryContents
         from tpc.coordinator.service.state.store import Store
 
-        if kind not in (dict, DISK):
+        if kind is not dict and not (isinstance(kind, str) and kind == DISK):
             raise ConfigurationError(
-                f"a state cannot be kept in {kind!r}",
+                f"a state cannot be kept in {described(kind, 60)}",
                 sink=self.name,
-                remedy='say dict (all of it in memory) or "disk" (a part of it).',
+                remedy='kind= takes dict (all of it in memory) or "disk" (a part of it).',
             )
         store = Store(self, pipeline)
-        return State(self.name, MemoryContents(store) if kind is dict else DiskContents(store, cached_keys), ttl_s)
+        return MemoryContents(store) if kind is dict else DiskContents(store, cached_keys)
 
     def kept(self, pipeline: PipelineId, made: Transactional[Any]) -> KeptObject:
         """A whole object in this store, and nothing beside it."""

@@ -20,8 +20,10 @@ from uuid import UUID
 from tpc.coordinator.service.state.changes import Change
 from tpc.coordinator.service.state.codec import decode, encode_key
 from tpc.coordinator.service.state.epoch_state import EpochState
-from tpc.coordinator.service.state.touched import GONE, OneEvent, Touched, end_of
-from tpc.errors import StateMachineError
+from tpc.coordinator.service.state.one_event import OneEvent
+from tpc.coordinator.service.state.touched_entries import GONE, Touched, end_of, of_key
+from tpc.describing import described
+from tpc.errors import DataError, StateMachineError
 
 _SURROGATE = rb"\ud"
 
@@ -45,7 +47,7 @@ class State(EpochState, MutableMapping[Any, Any]):
         touched = (self._named.get(key) if type(key) is str else None) or self._found(key)
         if touched is None or touched.value is GONE:
             return default
-        return touched.value if self.ttl_ms is None else touched.handed(self._now_ms(), self.ttl_ms)
+        return touched.value if self.ttl_ms is None else self._handed(key, touched)
 
     def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of those of these keys that are there, asked of a store on disk at once. 1 and True are one."""
@@ -56,7 +58,7 @@ class State(EpochState, MutableMapping[Any, Any]):
         for key, code in wanted:
             touched = self._touched.get(code) or self._read(key, code, held.get(code))
             if touched is not None and touched.value is not GONE:
-                found[key] = touched.value if self.ttl_ms is None else touched.handed(self._now_ms(), self.ttl_ms)
+                found[key] = touched.value if self.ttl_ms is None else self._handed(key, touched)
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -129,10 +131,23 @@ class State(EpochState, MutableMapping[Any, Any]):
         What an earlier version has stored of a key as it was spelled stays a key of its own, found by its spelling.
         """
         kind = type(key)
-        if kind is str or kind in EXACT or (one := canonical(key)) is key:
-            return encode_key(key)
-        spelled = encode_key(key)
-        return spelled if self._has(spelled) else encode_key(one)
+        try:
+            if kind is str or kind in EXACT or (one := canonical(key)) is key:
+                return encode_key(key)
+            spelled = encode_key(key)
+            return spelled if self._has(spelled) else encode_key(one)
+        except DataError as error:
+            error.what = f"state {self.name!r}, key {described(key, 60)}: {error.what}"
+            error.key, error.args = described(key, 60), (error.what,)
+            raise
+
+    def _handed(self, key: Any, touched: Touched) -> Any:
+        """Its value, of a state whose entries have a time to live. Raises `UnkeptValueError` with the state and key."""
+        assert self.ttl_ms is not None
+        try:
+            return touched.handed(self._now_ms(), self.ttl_ms)
+        except DataError as error:
+            raise of_key(error, self.name, self._code(key))  # noqa: B904  it is the same error
 
     def _written(self, key: bytes, value: Any) -> Touched:
         """A key that has a time to live is written: it lives at least as long as it would have."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NO_CONTENT = -1
 _READ_AT_ONCE = 10_000
 _ASKED_AT_ONCE = 500
+_ENDS_AT_ONCE = 100
 
 
 class Loaded(NamedTuple):
@@ -146,6 +147,25 @@ class Store:
         question = "SELECT expires_ms, key FROM entries WHERE content = ? AND expires_ms <= ?"
         with self.database.reading("looking for what has expired in") as reading:
             return list(reading.execute(question, (content_of(reading, self.owned), watermark_ms)))
+
+    def ends(self) -> Iterator[tuple[int, bytes]]:
+        """When keys of the entries end, the first ones first, a part at a time. Parts may be read at different moments.
+
+        By the index `expiring`: who wants the first reads some.
+        """
+        question = (
+            "SELECT expires_ms, key FROM entries WHERE content = ? AND expires_ms IS NOT NULL "
+            "AND (expires_ms, key) > (?, ?) ORDER BY expires_ms, key LIMIT ?"
+        )
+        last, at_once = (-(2**63), b""), _ENDS_AT_ONCE
+        while self.database.is_there():
+            with self.database.reading("looking for what ends first in") as reading:
+                content = content_of(reading, self.owned)
+                found = list(reading.execute(question, (content, *last, at_once)))
+            yield from found
+            if len(found) < at_once:
+                return
+            last, at_once = found[-1], _READ_AT_ONCE
 
     def close(self) -> None:
         """Let go of the file."""

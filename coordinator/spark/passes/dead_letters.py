@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.feeding.context import RoutePlan
-from tpc.coordinator.kernel.feeding.letter_bound import LetterBound
+from tpc.coordinator.kernel.feeding.dead_letter_limit import DeadLetterLimit
 from tpc.coordinator.kernel.feeding.refused_rows import COLUMNS, DIGEST, LetterWork
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.errors import ConfigurationError, DataError
@@ -24,10 +24,10 @@ class DeadLetters:
 
     sink: Sink
     select: Mapping[str, str]
-    bound: LetterBound
+    bound: DeadLetterLimit
 
     @classmethod
-    def of(cls, sink: Sink, select: Sequence[str] | Mapping[str, str] | None, bound: LetterBound) -> DeadLetters:
+    def of(cls, sink: Sink, select: Sequence[str] | Mapping[str, str] | None, bound: DeadLetterLimit) -> DeadLetters:
         """Raises `ConfigurationError` for columns that a letter has not, and for a sink that merges."""
         names = COLUMNS if select is None else select
         renamed = names if isinstance(names, Mapping) else {name: name for name in names}
@@ -74,10 +74,10 @@ class DeadLetters:
 class LettersSoFar:
     """The bound of the dead letters, at the begin of an epoch: what was decided before counts too."""
 
-    bound: LetterBound
+    bound: DeadLetterLimit
     history: History
 
-    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+    def refuse_too_many(self, letters: int, rows: int, told: Sequence[str]) -> None:
         """Raise `DataError` where sinks refuse too many of the last rows: the program is wrong then, not they."""
         if (tally := self.bound.too_many(letters, rows, self.history)) is None:
             return

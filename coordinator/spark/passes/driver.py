@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.kernel.checkpoint_files import FilesOfEpoch
 from tpc.coordinator.kernel.feeding.branch import Mode
 from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
+from tpc.coordinator.spark.checkpoint_files import FilesOfEpoch
 from tpc.coordinator.spark.java_errors import translated_errors
 from tpc.coordinator.spark.parallelism import parallelism_of
 from tpc.coordinator.spark.passes.dead_letters import LettersSoFar
@@ -81,7 +81,7 @@ class SparkPass(EpochPass):
         """Keyed merges are gathered, unless the rows are partitioned by their key."""
         return Mode.GATHER if sink.merge is not None and not self.plan.partitioned else Mode.WRITE
 
-    def cut_by(self) -> int:
+    def parallelism(self) -> int:
         """See `coordinator.spark.parallelism`."""
         return parallelism_of(self.frame.sparkSession)
 
@@ -93,10 +93,10 @@ class SparkPass(EpochPass):
         """See `EpochPass.new_source_ids`."""
         return {} if self._topics is None else self._topics.new_ids
 
-    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
-        """See `EpochPass.require_few`."""
+    def refuse_too_many(self, letters: int, rows: int, told: Sequence[str]) -> None:
+        """See `EpochPass.refuse_too_many`."""
         if self._bound is not None:
-            self._bound.require_few(letters, rows, told)
+            self._bound.refuse_too_many(letters, rows, told)
 
     def await_durable(self) -> None:
         """See `EpochPass.await_durable`."""

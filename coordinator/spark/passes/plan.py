@@ -19,6 +19,16 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.refused_rows import LetterWork
 from tpc.coordinator.spark.passes.arrow_schema import arrow_schema
+from tpc.coordinator.spark.passes.column_checks import (
+    check_condition,
+    check_kept_types,
+    check_order_types,
+    check_own_row,
+    checked_expression,
+    partition_columns,
+    quoted,
+    spark_refusals_named,
+)
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters
 from tpc.coordinator.spark.passes.digests import digest_column, has_floats
 from tpc.coordinator.spark.passes.routes import Route, Writing
@@ -62,7 +72,9 @@ def compile_plan(writings: Sequence[Writing], letters: DeadLetters | None = None
             "partition_by= works with one DataFrame",
             remedy="union the DataFrames before pipeline.write(..., partition_by=...).",
         )
-    compiled = [_Compiled(index, writing) for index, writing in enumerate(writings)]
+    sinks = ", ".join(route.sink.name for writing in writings for route in writing.routes)
+    with spark_refusals_named(f"the write to {sinks}", "", "correct the columns that Spark names."):
+        compiled = [_Compiled(index, writing) for index, writing in enumerate(writings)]
     frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), (c.frame for c in compiled))
     routes = tuple(route for c in compiled for route in c.routes)
     schemas = _schemas(frame, routes)
@@ -97,6 +109,7 @@ class _Compiled:
         self.plain: dict[str, str] = {}
         source = spread(writing.frame, writing.partition_by)
         check_order(writing.order_by, writing.partition_by, self.source.columns)
+        check_order_types(self.source, writing.order_by)
         conditions, flags = conditions_of(writing)
         # A barrier below too: a condition and the column of the source that it reads would else be computed separately.
         once = unused_name("tpc_once", source)
@@ -109,6 +122,8 @@ class _Compiled:
         selected = decided.select(*(self._guarded(name) for name in self.wide), *conditions)
         expressions = {**self.wide, **conditions}
         self.unguarded = self.source.select(*(column.alias(name) for name, column in expressions.items()))
+        for route, columns in zip(writing.routes, parts, strict=True):
+            check_kept_types(self.unguarded, columns, route.sink.name)
         self.routes = tuple(
             RoutePlan(
                 route.sink.name,
@@ -153,7 +168,7 @@ class _Compiled:
 
         if name not in self.plain:
             self.plain[name] = f"column_{self.index}_{len(self.plain)}"
-            self.wide[self.plain[name]] = F.col(f"`{name}`")
+            self.wide[self.plain[name]] = F.col(quoted(name))
         return self.plain[name]
 
     def _expanded(self, route: Route) -> list[tuple[str, str | Column]]:
@@ -162,8 +177,15 @@ class _Compiled:
 
         known = set(self.source.columns)
         expanded: list[tuple[str, str | Column]] = []
+        computed = [(f"select={item!r}", item) for item in route.select if not isinstance(item, str)]
+        for what, expression in computed:
+            checked_expression(self.source, expression, what, route.sink.name)
+        check_own_row(self.source, computed, route.sink.name)
         for item in route.select:
-            names = self.source.select(item).columns
+            if isinstance(item, str) and item in known:
+                expanded.append((item, item))
+                continue
+            names = checked_expression(self.source, item, f"select={item!r}", route.sink.name).columns
             if not isinstance(item, str):
                 if len(names) > 1:
                     raise ConfigurationError(
@@ -172,12 +194,10 @@ class _Compiled:
                         remedy="select '*' or 'column.*' as a string, or each column by itself.",
                     )
                 expanded.append((names[0], item))
-            elif item in known:
-                expanded.append((item, item))
             elif item == "*":
                 expanded += [(name, name) for name in names]
             elif item.endswith(".*"):
-                expanded += [(name, F.col(f"{item[:-1]}`{name}`")) for name in names]
+                expanded += [(name, F.col(f"{item[:-1]}{quoted(name)}")) for name in names]
             else:
                 expanded.append((names[0], F.col(item)))
         outputs = [output for output, _ in expanded]
@@ -231,7 +251,7 @@ def conditions_of(writing: Writing) -> tuple[dict[str, Column], list[Column]]:
         key = route.where if route.where is None or isinstance(route.where, str) else id(route.where)
         if key not in names:
             names[key] = f"{prefix}_{len(names)}"
-            conditions[names[key]] = _as_condition(route.where)
+            conditions[names[key]] = _checked_condition(writing.frame, route)
         flags.append(F.col(names[key]))
     return conditions, flags
 
@@ -243,12 +263,16 @@ def unused_name(name: str, frame: DataFrame) -> str:
     return name
 
 
-def _as_condition(where: str | Column | None) -> Column:
+def _checked_condition(frame: DataFrame, route: Route) -> Column:
+    """True or false of each row. Raises `ConfigurationError`."""
     from pyspark.sql import functions as F
 
-    if where is None:
+    if (where := route.where) is None:
         return F.lit(True)
-    return F.coalesce(F.expr(where) if isinstance(where, str) else where, F.lit(False))
+    with spark_refusals_named(f"where={where!r}", route.sink.name, "write a condition of SQL: where='amount > 0'."):
+        condition = F.expr(where) if isinstance(where, str) else where
+    check_condition(frame, where, condition, route.sink.name)
+    return F.coalesce(condition, F.lit(False))
 
 
 def computed_once(condition: Column) -> Column:
@@ -297,8 +321,9 @@ def spread(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
     # What Python state functions return cannot be shuffled as it comes (PySpark 4.0: "ColumnarBatchRow cannot be cast
     # to class UnsafeRow"). A column that is computed, and that the optimizer cannot fold, makes rows of it that can.
     computed = unused_name("tpc_spread", frame)
+    columns = partition_columns(frame, partition_by)
     rows = frame.withColumn(computed, F.spark_partition_id() >= 0)
-    return rows.repartition(*partition_by, computed).drop(computed)
+    return rows.repartition(*columns, computed).drop(computed)
 
 
 def in_order(frame: DataFrame, order: Sequence[str], taken: Collection[str]) -> DataFrame:

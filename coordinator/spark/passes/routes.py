@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tpc.describing import described
 from tpc.errors import ConfigurationError
+from tpc.parameter_types import kinds_checked
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -35,6 +37,33 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
+def _expressions(select: Sequence[Expression], sink: Sink) -> tuple[Expression, ...]:
+    """Raises `ConfigurationError` for what is no list, as for one text: its letters would be taken for columns."""
+    from pyspark.sql import Column
+
+    given: Any = select
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(each, (str, Column)) for each in given):
+        example = f"[{select!r}]" if isinstance(select, str) else '["key", "time"]'
+        raise ConfigurationError(
+            f"select={described(select, 60)} is no list of columns",
+            sink=sink.name,
+            remedy=f"give a list of names and expressions of Spark: select={example}.",
+        )
+    return tuple(given)
+
+
+def _condition(where: Expression | None, sink: Sink) -> Expression | None:
+    from pyspark.sql import Column
+
+    if where is not None and not isinstance(where, (str, Column)):
+        raise ConfigurationError(
+            f"where={described(where, 60)} is no condition",
+            sink=sink.name,
+            remedy="give text of SQL or an expression of Spark: where='amount > 0'.",
+        )
+    return where
+
+
 class Writing:
     """One DataFrame of a pipeline and the routes of its rows."""
 
@@ -47,6 +76,7 @@ class Writing:
         self.order_by = order_by
         self.routes: list[Route] = []
 
+    @kinds_checked
     def to(
         self,
         sink: Sink,
@@ -60,11 +90,14 @@ class Writing:
         All routes cost one pass together. `exact_floats` says that float columns come out the same, bit by bit,
         when an epoch is run again, so that they may enter its digest.
         """
-        return self._add(Route(sink, where, tuple(select), exact_floats))
+        route = Route(sink, _condition(where, sink), _expressions(select, sink), exact_floats)
+        return self._add(route)
 
+    @kinds_checked
     def otherwise(self, sink: Sink, *, select: Sequence[Expression] = ("*",)) -> Writing:
         """Send every row to `sink` that no other route of this DataFrame took."""
-        return self._add(Route(sink, None, tuple(select), exact_floats=False, otherwise=True))
+        route = Route(sink, None, _expressions(select, sink), exact_floats=False, otherwise=True)
+        return self._add(route)
 
     def _add(self, route: Route) -> Writing:
         if any(known.sink.name == route.sink.name for known in self.routes):

@@ -1,4 +1,4 @@
-"""The driver's half of a changelog's sink: what its topic must be, who begins there, and how many partitions it has."""
+"""The committer of a changelog's sink: checks its topic, claims it, and fixes its number of partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLICY = "cleanup.policy"
 
 
 class ChangelogCommitter(TransactionCommitter):
-    """All else is as for any Kafka sink."""
+    """Otherwise as for any Kafka sink."""
 
     def __init__(self, sink: ChangelogSink, pipeline: PipelineId) -> None:
         super().__init__(sink, pipeline)
@@ -30,7 +30,7 @@ class ChangelogCommitter(TransactionCommitter):
         self._partitions: int | None = None
 
     def check_target(self, context: CheckContext) -> None:
-        """The topic is there and keeps the newest change of every key for ever."""
+        """The topic exists and keeps the newest change of every key for ever."""
         check_topics(self._cluster, self._sink, context)
         settings = patiently(lambda: self._cluster.topic_settings(self._topic), self._sink.timeout_s)
         policies = {policy.strip() for policy in settings[_POLICY].split(",")}
@@ -41,24 +41,24 @@ class ChangelogCommitter(TransactionCommitter):
                 pipeline=str(context.pipeline),
                 sink=self._sink.name,
                 remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {self._topic} --add-config "
-                f"{_POLICY}=compact; a topic from which something has been deleted already is of no use.",
+                f"{_POLICY}=compact; if the topic has deleted messages already, use a new topic.",
             )
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """And put this pipeline's name into the topic's group: see `claims`."""
+        """As every Kafka sink; also puts this pipeline's name into the topic's group: see `claims`."""
         if not super().take_ownership(owner, before):
             return False
         patiently(self._claim.put, self._sink.timeout_s)
         return True
 
     def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
-        """And of a branch with which the changelog begins, that nobody else begins there."""
+        """As every Kafka sink; for the first branch also checks that no other pipeline begins in the topic."""
         if any(committable.data.get(BEGINS) for committable in committables):
             patiently(self._claim.require, self._sink.timeout_s)
         return super().verify(committables, since_generation)
 
     def hint(self) -> JSONObject:
-        """And the number of partitions among which a changelog that begins deals out its keys."""
+        """As every Kafka sink; also the number of partitions to which a new changelog distributes its keys."""
         if self._partitions is None:
             self._partitions = patiently(lambda: self._cluster.partitions(self._topic), self._sink.timeout_s)
         return {**super().hint(), "partitions": self._partitions}

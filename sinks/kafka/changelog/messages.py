@@ -1,6 +1,6 @@
-"""A state's change as a message: the key, and a value that begins with when it expires; no value is a tombstone.
+"""A state's change as a message: the key, and a value that begins with its expiry; without a value it is a tombstone.
 
-A key's partition is a function of its bytes and of the number of partitions that the changelog began with.
+A key's partition is a function of its bytes and of the number of partitions at the begin of the changelog.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def value_of(row: Row) -> bytes | None:
 
 
 def row_of(key: bytes | None, value: bytes | None) -> Row:
-    """The inverse. Raises `CorruptionError` for a message that is none of ours."""
+    """The inverse. Raises `CorruptionError` for a message that this module did not write."""
     if key is None:
         raise CorruptionError("a message has no key")
     if value is None:
@@ -34,9 +34,9 @@ def row_of(key: bytes | None, value: bytes | None) -> Row:
         return Row(key, value[1:], None)
     if value[:1] == _EXPIRES and len(value) > _TIME.size:
         return Row(key, value[1 + _TIME.size :], _TIME.unpack_from(value, 1)[0])
-    raise CorruptionError(f"a message is no change of a state: {value[:20]!r}")
+    raise CorruptionError(f"a message is not a change of a state: {value[:20]!r}")
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where a key goes, for ever."""
+    """The partition of a key, which never changes."""
     return zlib.crc32(key) % partitions

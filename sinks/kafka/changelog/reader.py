@@ -1,4 +1,4 @@
-"""Reads a changelog's topic up to a position: every committed message before its end, and none after it."""
+"""Reads a changelog's topic up to a position: every committed message before the end, and none after it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _AT_ONCE = 10_000
 _WAIT_S = 0.1
 REMEDY = (
-    "nothing was changed. Bring the topic back as it was. Where the state's folder is there still, the changelog may "
-    "be taken out on the record instead (`tpc remove MODULE:SERVICE SINK`, with the old settings) and begun again in "
+    "nothing was changed. Bring the topic back as it was. If the state's folder still exists, you can instead remove "
+    "the changelog (`tpc remove MODULE:SERVICE SINK --reason TEXT`, with the old settings) and begin it again in "
     "another topic."
 )
 
 
 class TopicReader(ChangelogReader):
-    """Two consumers, which join no group: one sees what is committed, the other how far the topic goes."""
+    """Two consumers that join no group: one reads what is committed, the other finds the end of the topic."""
 
     def __init__(self, topic: str, connection: ConnectionSettings, timeout_s: float) -> None:
         self._topic = topic
@@ -45,8 +45,8 @@ class TopicReader(ChangelogReader):
         if position["topic"] != self._topic:
             raise ConfigurationError(
                 f"the changelog is topic {self._topic!r} now, and what the state holds is in {position['topic']!r}",
-                remedy="name the old topic again; before a changelog gets another topic it is taken out on the record "
-                "(`tpc remove MODULE:SERVICE SINK`, with the old settings).",
+                remedy="name the old topic again; to give a changelog another topic, first remove it with the old "
+                "settings (`tpc remove MODULE:SERVICE SINK --reason TEXT`).",
             )
         cluster = self._cluster("read_uncommitted")
         there = self._partitions_there()
@@ -61,7 +61,7 @@ class TopicReader(ChangelogReader):
         return None
 
     def _partitions_there(self) -> set[int]:
-        """None where there is no such topic: that is a loss, and no reason to make an empty one."""
+        """The numbers of the topic's partitions; empty if there is no such topic: a lost one is not created again."""
         from confluent_kafka import KafkaError
 
         cluster, unknown = (
@@ -74,20 +74,20 @@ class TopicReader(ChangelogReader):
         return set(self._numbers(cluster))
 
     def _require_empty(self) -> None:
-        """Nobody has written here, but for branches that were aborted."""
+        """Check that the topic is empty, except for aborted branches."""
         cluster = self._cluster("read_committed")
         bounds = {number: self._bounds(cluster, number) for number in self._numbers(cluster)}
         first, end = ({str(p): at[side] for p, at in bounds.items()} for side in (0, 1))
         if next(self._messages(Reading({"first": first, "end": end})), None) is not None:
             raise ConfigurationError(
                 f"topic {self._topic!r} holds messages already, and the changelog of a state begins in it",
-                remedy="give every changelog a topic of its own, and one that begins again a new one.",
+                remedy="give every changelog a topic of its own, and a new topic if it begins again.",
             )
 
     def check_begins(self) -> None:
         """See `ChangelogReader`."""
         if not until(lambda: not self._held_up(), self._timeout_s) and (waiting := self._held_up()):
-            what = "the changelog of a state is to begin, and somebody writes to"
+            what = "the changelog of a state is to begin, and another program writes to"
             raise held_up(self._topic, waiting, what, self._connection, self._timeout_s)
         self._require_empty()
 
@@ -107,7 +107,7 @@ class TopicReader(ChangelogReader):
                 ) from None
 
     def _messages(self, reading: Reading) -> Iterator[Message]:
-        """What is committed of it."""
+        """The committed messages of it."""
         from confluent_kafka import KafkaError, TopicPartition
 
         deadline = Deadline(self._timeout_s)
@@ -141,12 +141,12 @@ class TopicReader(ChangelogReader):
         return TransientError(f"{within} topic {self._topic!r} in partitions {sorted(reading.left)}")
 
     def _held_up(self) -> set[int]:
-        """The partitions in which a transaction is open: readers of what is committed come no further."""
+        """The partitions with an open transaction, which read_committed readers cannot pass."""
         all_of_it, committed = self._cluster("read_uncommitted"), self._cluster("read_committed")
         return {n for n in self._numbers(all_of_it) if self._bounds(committed, n)[1] < self._bounds(all_of_it, n)[1]}
 
     def _met(self, error: KafkaError) -> None:
-        """Something else than a message: the end of a partition passes, and what the client repairs itself."""
+        """Handle an event that is not a message: ignore the end of a partition, and errors that the client repairs."""
         from confluent_kafka import KafkaError
 
         code = error.code()
@@ -164,7 +164,7 @@ class TopicReader(ChangelogReader):
         return [number for _, number in patiently(lambda: cluster.partitions([self._topic]), self._timeout_s)]
 
     def _bounds(self, cluster: Cluster, number: int) -> tuple[int, int]:
-        """The client does not ask again by itself when a partition has moved to another leader."""
+        """First and next offset of a partition, asked again if it has a new leader: the client does not do that."""
         return patiently(lambda: cluster.bounds((self._topic, number)), self._timeout_s)
 
     def _cluster(self, isolation: str) -> Cluster:
@@ -182,7 +182,7 @@ class TopicReader(ChangelogReader):
             self._made.popitem()[1].close()
 
 
-# Which transactions hold up the readers of a topic, for people: by whom, where, and what ends them.
+# Which transactions block the readers of a topic, as a text for people: their ids, where, and what ends them.
 
 _ALL = ".*"
 
@@ -190,12 +190,12 @@ _ALL = ".*"
 def held_up(
     topic: str, partitions: Iterable[int], what: str, connection: ConnectionSettings, timeout_s: float
 ) -> TransientError:
-    """The error for readers of `topic` that come no further in `partitions`; `what` says who they are."""
+    """The error for readers of `topic` that are blocked in `partitions`; `what` names the readers."""
     where = sorted(partitions)
     try:
         found = _open_in(topic, set(where), connection, timeout_s)
     except TpcError as error:
-        by = f"by whom is not known: {error.what}"
+        by = f"its id is unknown: {error.what}"
     else:
         by = (
             "; ".join(map(_in_words, found))

@@ -1,4 +1,4 @@
-"""The sink that takes a state's changes into its topic: a Kafka sink whose rows say the outcome of a key."""
+"""The sink that writes a state's changes to its topic: a Kafka sink whose rows are the newest values of keys."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ChangelogSink(TransactionalSink):
         return ChangelogWriter(self, handle, hint)
 
     def committer(self, pipeline: PipelineId) -> Committer:
-        """The driver's half. Raises `ConfigurationError` as `KafkaSink` does."""
+        """See `Sink.committer`. Raises `ConfigurationError` as `KafkaSink` does."""
         require_kafka_python(self.name)
         from tpc.sinks.kafka.changelog.committer import ChangelogCommitter
 

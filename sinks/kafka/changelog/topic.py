@@ -6,8 +6,9 @@ import copy
 from collections.abc import Mapping
 
 from tpc.changelog import Changelog, ChangelogReader
+from tpc.durations import require_timeouts
 from tpc.errors import ConfigurationError
-from tpc.lengths import require_timeouts
+from tpc.parameter_types import kinds_checked
 from tpc.settings import Elsewhere
 from tpc.shards import Shard
 from tpc.sink import Sink
@@ -17,14 +18,15 @@ from tpc.sinks.kafka.source.own_settings import OURS
 
 
 class KafkaChangelog(Changelog):
-    """A compacted topic that takes the changes of one state, and from which its store is made again when it is lost.
+    """A compacted topic that takes the changes of one state, and from which a lost store is rebuilt.
 
-    - `topic`: of this state alone, empty when the state begins to write to it. Its `cleanup.policy` must be `compact`.
-      In a service with shards each has one of its own, `TOPIC-0-of-4`.
+    - `topic`: for this state only, empty when the state begins to write to it. Its `cleanup.policy` must be `compact`.
+      In a service with shards each has its own topic, `TOPIC-0-of-4`.
     - `servers`, `client`, `compression`, `transaction_timeout_s`, `timeout_s`: as for `KafkaSink`.
-    - `name`: the name of the sink that takes the changes; by default the state's with `-changelog`.
+    - `name`: the name of the sink that takes the changes; by default the state's name with `-changelog`.
     """
 
+    @kinds_checked
     def __init__(
         self,
         topic: str,

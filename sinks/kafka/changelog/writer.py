@@ -1,6 +1,6 @@
-"""An epoch's changes become messages of one Kafka transaction, and its committable says where they end.
+"""Writes an epoch's changes as messages of one Kafka transaction; the committable holds the position after them.
 
-The transaction is `KafkaWriter`'s. What is added: each key's partition, the form of the values, and the position.
+`KafkaWriter` makes the transaction. This module adds each key's partition, the form of the values, and the position.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ChangelogWriter(Writer):
         self._after: JSONObject = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Hand the changes to the client."""
+        """Pass the changes to the client."""
         self._before, self._after = position_told(batch.schema.metadata)
         if self._before is not None:
             self._partitions = self._before["partitions"]
@@ -51,7 +51,7 @@ class ChangelogWriter(Writer):
         self._kafka.write(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def prepare(self) -> Committable | None:
-        """Prepared, with the position after it. An error leaves an aborted branch."""
+        """Prepare the branch, with the position after it. On an error the branch is aborted."""
         made = self._kafka.prepare()
         self.flush_seconds = self._kafka.flush_seconds
         if made is None:
@@ -74,7 +74,7 @@ class ChangelogWriter(Writer):
             name = str(partition)
             if lowest < 0:
                 raise TransientError(
-                    "a broker took a change and did not say at which offset",
+                    "a broker acknowledged a change without its offset",
                     epoch=self._handle.epoch,
                     sink=self._sink.name,
                 )
@@ -84,8 +84,8 @@ class ChangelogWriter(Writer):
                     f"come to {end[name]}: the topic was recreated",
                     epoch=self._handle.epoch,
                     sink=self._sink.name,
-                    remedy="nothing of this epoch is decided. Bring the old topic back, or take the changelog out on "
-                    f"the record (`tpc remove MODULE:SERVICE {self._sink.name}`) and give the state a new topic.",
+                    remedy="nothing of this epoch is decided. Bring the old topic back, or remove the changelog "
+                    f"(`tpc remove MODULE:SERVICE {self._sink.name} --reason TEXT`) and give the state a new topic.",
                 )
             first.setdefault(name, lowest)
             end[name] = highest + 1

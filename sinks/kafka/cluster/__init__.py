@@ -1,1 +1,1 @@
-"""What a Kafka cluster is asked, and what it answers; knows neither rows nor decisions."""
+"""Requests to a Kafka cluster and their answers; independent of rows and decisions."""

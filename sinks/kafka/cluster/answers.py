@@ -1,4 +1,4 @@
-"""A Kafka transaction by its three names, and what transaction coordinators say of one. Plain values, no I/O."""
+"""A Kafka transaction by its three names, and the answers of transaction coordinators. Plain values, no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tpc.json import JSONObject
 from tpc.sink import Committable
 
 NONE = "NONE"
-"""The broker's answer when it did what was asked."""
+"""The broker's answer if it did what was asked."""
 
 NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 UNANSWERED = "UNANSWERED"
@@ -24,19 +24,19 @@ RETRIABLE = frozenset(
         "UNKNOWN",
     }
 )
-"""Answers that pass by themselves within milliseconds to seconds."""
+"""Answers that become others without intervention, within milliseconds to seconds."""
 
 
 ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States of a transaction whose outcome is decided and being written."""
 
 RAISING_VERSION = 5
-"""From this EndTxn on, that of Kafka 4.0, a commit raises the producer epoch by one."""
+"""From this version of EndTxn on (Kafka 4.0), a commit raises the producer epoch by one."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction, and the version of EndTxn that was chosen for it when it was prepared; never mixed."""
+    """One transaction, and the version of EndTxn that was chosen at its prepare; no other version may end it."""
 
     transactional_id: str
     producer_id: int
@@ -51,7 +51,7 @@ class Transaction:
 
     @property
     def data(self) -> JSONObject:
-        """What a committable carries of it beside its resource, which is the id."""
+        """What a committable holds of it besides its resource, which is the id."""
         return {
             "producer_id": self.producer_id,
             "producer_epoch": self.producer_epoch,
@@ -61,7 +61,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Reply:
-    """A broker's answer by name (`NONE`, `PRODUCER_FENCED`, ... or `UNANSWERED`), and what else is known."""
+    """A broker's answer by name (`NONE`, `PRODUCER_FENCED`, ... or `UNANSWERED`), with details if there are any."""
 
     name: str
     detail: str = ""
@@ -72,7 +72,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Description:
-    """What the coordinator says of a transactional id. `state` as in the protocol: Ongoing, CompleteAbort, ..."""
+    """The coordinator's description of a transactional id. `state` as in the protocol: Ongoing, CompleteAbort, ..."""
 
     transactional_id: str
     state: str
@@ -81,7 +81,7 @@ class Description:
     timeout_ms: int
     start_time_ms: int
     partitions: frozenset[tuple[str, int]] = frozenset()
-    """Where an open one has rows or offsets, as far as this user may see."""
+    """The partitions in which an open one has rows or offsets, as far as this user may see."""
 
 
 @dataclass(frozen=True)

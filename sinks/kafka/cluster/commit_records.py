@@ -1,12 +1,12 @@
-"""Kafka's own commit records: what tells whether every partition of a transaction has got its own, and writing them.
+"""Kafka's own commit records: finds whether every partition of a transaction may have its record, and writes them.
 
-A transaction is committed when its coordinator says so, and readers see its rows when each partition holds a commit
-record. Between the two brokers lose records: Kafka 4.3.1 takes a partition that has no leader at that moment for one
-that was deleted, leaves it out, and calls the transaction complete (measured: its only replica in step was killed just
-before EndTxn). Nothing makes up for it later. The rows lie in the log, unseen, every later row of the partition waits
-behind them, and whoever aborts what hangs there loses them.
+A transaction is committed when its coordinator says so, but readers see its rows only once each partition holds a
+commit record. Brokers can lose records between the two. Kafka 4.3.1 takes a partition without a leader at that moment
+for a deleted one, leaves it out, and reports the transaction as complete (measured: its only in-sync replica was killed
+just before EndTxn). Nothing repairs that later. The rows are in the log but invisible, and every later row of the
+partition waits behind them. An abort of the hanging transaction would lose them.
 
-This module asks and writes; when it must be done is the affair of `tpc.sinks.kafka.driver.completeness`.
+This module asks and writes; `tpc.sinks.kafka.driver.completeness` decides when.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tpc.sinks.kafka.cluster.transactions import TransactionClient, description_
 from tpc.support.deadlines import until
 
 Partition: TypeAlias = "tuple[str, int]"
-"""A topic and a number."""
+"""A topic and a partition number."""
 
 _OF_CLIENTS = 3
-"""The newest version of the requests that clients, and not brokers, add partitions and groups with."""
+"""The newest version of the requests with which clients, and not brokers, add partitions and groups."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What the coordinator `node` says of a transactional id, and a moment later of partitions.
+class TransactionSnapshot:
+    """What the coordinator `node` says about a transactional id, and a moment later about partitions.
 
-    `leader_epochs`: which of its leaders a partition has, counted by Kafka: the number rises with every change, also
-    when a leader goes and the same one comes back. None: it has no leader. Left out: what this user may not see.
+    `leader_epochs`: Kafka's number of the partition's leader. It rises with every change, also if a leader fails and
+    the same one comes back. None: no leader. Partitions that this user may not see are left out.
     """
 
     node: int
@@ -50,7 +50,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Missing:
-    """The commit records to be written again for one transaction, as its id stands now."""
+    """The commit records to be written again for one transaction, with the present state of its id."""
 
     transaction: Transaction
     partitions: Collection[Partition]
@@ -58,14 +58,14 @@ class Missing:
     """The consumer groups whose offsets were part of it."""
 
 
-def look(client: TransactionClient, names: Sequence[str], topics: Sequence[str]) -> dict[str, Sight]:
-    """What the coordinators of these ids see of them and of the topics' partitions.
+def look(client: TransactionClient, names: Sequence[str], topics: Sequence[str]) -> dict[str, TransactionSnapshot]:
+    """What the coordinators of these ids report about them and about the topics' partitions.
 
-    Left out is what cannot be had now: a coordinator that is away must not hold up the others. Raises `TransientError`
-    where there is no connection at all.
+    Ids without an answer now are left out: a coordinator that is down must not block the others. Raises
+    `TransientError` if there is no connection at all.
     """
 
-    async def one(admin: Any, there: tuple[int, list[str]]) -> dict[str, Sight]:
+    async def one(admin: Any, there: tuple[int, list[str]]) -> dict[str, TransactionSnapshot]:
         try:
             return await seen(admin, *there)
         except AuthorizationError:
@@ -73,29 +73,29 @@ def look(client: TransactionClient, names: Sequence[str], topics: Sequence[str])
         except (KafkaError, OSError):
             return {}
 
-    async def seen(admin: Any, node: int, ids: list[str]) -> dict[str, Sight]:
+    async def seen(admin: Any, node: int, ids: list[str]) -> dict[str, TransactionSnapshot]:
         described = await admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node)
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         epochs = _leader_epochs(await admin._manager.send(request, node_id=node))
         return {
-            name: Sight(node, description, epochs)
+            name: TransactionSnapshot(node, description, epochs)
             for name, description in map(description_of, described.transaction_states)
         }
 
-    async def ask(admin: Any) -> dict[str, Sight]:
+    async def ask(admin: Any) -> dict[str, TransactionSnapshot]:
         coordinators = await _known_coordinators(admin, names)
         found = await each(admin, one, list(coordinators.items()))
         for name in names:
             forget(admin, TRANSACTION, name)
-        return {name: sight for sights in found for name, sight in sights.items()}
+        return {name: snapshot for snapshots in found for name, snapshot in snapshots.items()}
 
-    sights: dict[str, Sight] = client.run(ask, "the leaders of partitions")
-    return sights
+    snapshots: dict[str, TransactionSnapshot] = client.run(ask, "the leaders of partitions")
+    return snapshots
 
 
 async def _known_coordinators(admin: Any, names: Sequence[str]) -> dict[int, list[str]]:
-    """One question for all, which fails as a whole; then one for each."""
+    """The coordinators of these ids: one request for all, which fails as a whole; then one request for each."""
     with suppress(KafkaError, OSError):
         return await by_coordinator(admin, TRANSACTION, names)
 
@@ -113,11 +113,11 @@ async def _known_coordinators(admin: Any, names: Sequence[str]) -> dict[int, lis
 
 
 def write_again(client: TransactionClient, missing: Sequence[Missing], timeout_s: float) -> list[Reply]:
-    """Commit each transaction once more with these partitions and groups in it: nothing but commit records is written.
+    """Commit each transaction once more with these partitions and groups in it: that writes only commit records.
 
-    It takes the rights that the rows were written with. The id is open between two requests: whoever finds it so with
-    the epoch that its commit left finishes this. Of answers that pass by themselves the last within `timeout_s` counts.
-    Raises `ConfigurationError` for a right that is missing.
+    It needs the rights with which the rows were written. Between two requests the id is open: a process that finds it
+    open, with the epoch that its commit left, must finish this. Retriable answers are repeated for `timeout_s`. Raises
+    `ConfigurationError` for a missing right.
     """
     replies = [Reply(UNANSWERED)] * len(missing)
     left = list(range(len(missing)))
@@ -146,10 +146,10 @@ async def _write_one(admin: Any, missing: Missing) -> Reply:
         return await _write_records(admin, missing)
     except AuthorizationError:
         raise
-    except (KafkaError, OSError) as error:  # the others are under way, and their ids may be open
+    except (KafkaError, OSError) as error:  # not raised: the other requests are under way, and their ids may be open
         return Reply(UNANSWERED, f"{type(error).__name__}: {error}")
     finally:
-        forget(admin, TRANSACTION, missing.transaction.transactional_id)  # it may have moved
+        forget(admin, TRANSACTION, missing.transaction.transactional_id)  # the coordinator may have changed
 
 
 async def _write_records(admin: Any, missing: Missing) -> Reply:
@@ -193,7 +193,7 @@ def _add_offsets(name: str, producer: tuple[int, int], group: str) -> AddOffsets
 
 
 def _by_topic(partitions: Collection[Partition]) -> dict[str, list[int]]:
-    """The partition of groups is added by group, which takes no right on Kafka's own topic."""
+    """Partitions by topic, without those of groups: these are added by group, which needs no right on Kafka's topic."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         if topic != GROUPS_TOPIC:

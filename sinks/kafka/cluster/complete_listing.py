@@ -1,9 +1,9 @@
-"""Making sure that a listing is complete before it is believed.
+"""Checks that a listing is complete before it is used.
 
-ListGroups and ListTransactions ask every broker, and a broker leaves out what it does not coordinate yet: right after
-a restart a listing is short without an error (seen: a committed marker missing). Groups and transactional ids are
-spread over the partitions of an internal topic by the hash of their name, so one name for each partition is asked
-for; while a coordinator is loading, moving or away, that question fails.
+ListGroups and ListTransactions ask every broker, and a broker leaves out what it does not coordinate yet. So right
+after a restart a listing can lack entries without an error (seen: a committed marker was missing). Groups and
+transactional ids are distributed over the partitions of an internal topic by the hash of their name. So one name for
+each partition is looked up; this fails while a coordinator is loading, moving or down.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 def require_all_groups(cluster: KafkaCluster, client: TransactionClient) -> None:
-    """Raise `TransientError` unless every group coordinator is at work."""
+    """Raise `TransientError` unless every group coordinator is ready."""
     count = cluster.partitions(GROUPS_TOPIC)
     if count is not None:
         group_offsets(client, names_for_partitions(count), stable=False)
 
 
 def require_all_transactions(cluster: KafkaCluster, client: TransactionClient) -> None:
-    """Raise `TransientError` unless every transaction coordinator is at work."""
+    """Raise `TransientError` unless every transaction coordinator is ready."""
     count = cluster.partitions(TRANSACTIONS_TOPIC)
     if count is not None:
         client.describe(names_for_partitions(count))
@@ -34,7 +34,7 @@ def require_all_transactions(cluster: KafkaCluster, client: TransactionClient) -
 
 @lru_cache(maxsize=8)
 def names_for_partitions(count: int) -> tuple[str, ...]:
-    """One name for each of `count` partitions, none of them ever used by a group or a transaction."""
+    """One name for each of `count` partitions; no group and no transaction ever uses one of them."""
     names: dict[int, str] = {}
     number = 0
     while len(names) < count:
@@ -45,7 +45,7 @@ def names_for_partitions(count: int) -> tuple[str, ...]:
 
 
 def partition_of(name: str, count: int) -> int:
-    """Where Kafka puts a group or a transactional id: the absolute value of Java's `String.hashCode`, modulo."""
+    """The partition of a group or a transactional id: |Java's `String.hashCode`| modulo `count`."""
     value = 0
     for character in name:
         value = (value * 31 + ord(character)) & 0xFFFFFFFF

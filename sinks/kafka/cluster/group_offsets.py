@@ -1,7 +1,7 @@
-"""The offsets that consumer groups have committed, asked with a raw OffsetFetch and written with a raw OffsetCommit.
+"""The committed offsets of consumer groups, read with a raw OffsetFetch and written with a raw OffsetCommit.
 
-confluent-kafka can ask too, and must not be used for it: librdkafka 2.16 ends the whole process with a segmentation
-fault when the group's coordinator answers that it is loading or has moved, as after any restart of a broker
+confluent-kafka can read them too, and must not be used for it: librdkafka 2.16 ends the whole process with a
+segmentation fault if the group's coordinator answers that it is loading or has moved, as after any restart of a broker
 (librdkafka#5040, reproduced).
 """
 
@@ -32,7 +32,7 @@ _REFUSALS = ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
 
 @dataclass(frozen=True)
 class Offset:
-    """A committed offset of a group. `unstable`: a transaction that would change it is not ended yet."""
+    """A committed offset of a group. `unstable`: a transaction that would change it has not ended yet."""
 
     topic: str
     partition: int
@@ -44,12 +44,12 @@ class Offset:
 def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> dict[str, list[Offset]]:
     """All committed offsets of each group; a group that has none or does not exist has an empty list.
 
-    With `stable` an offset on which a transaction is open is marked `unstable` instead of answered; without, it is
-    the one from before that transaction. Raises `TransientError`.
+    With `stable` an offset with an open transaction is marked `unstable`; without it, it is the offset before that
+    transaction. Raises `TransientError`.
     """
 
     async def one(admin: Any, group: str) -> list[Offset]:
-        # Version 7 is the newest that asks for one group, and that brokers from 2.5 to 4.x know.
+        # Version 7 is the newest one for a single group that brokers from 2.5 to 4.x know.
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=stable, min_version=7, max_version=7)
         response = await to_coordinator(admin, GROUP, group, request)
         forget(admin, GROUP, group)
@@ -64,9 +64,9 @@ def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> 
 
 
 def commit_offset(client: RawClient, group: str, offset: Offset) -> None:
-    """Commit one offset, outside of any transaction, for a group without members; it is replicated on return.
+    """Commit one offset outside of any transaction, for a group without members; it is replicated on return.
 
-    Raises `ConfigurationError` when the user may not, `TransientError` for any other answer.
+    Raises `ConfigurationError` if the user may not, `TransientError` for any other answer.
     """
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = topic_type.OffsetCommitRequestPartition(
@@ -102,7 +102,7 @@ def commit_offset(client: RawClient, group: str, offset: Offset) -> None:
 def _offsets(group: str, response: Any) -> list[Offset]:
     whole = reply_of(response.error_code)
     if whole.name != NONE:
-        raise TransientError(f"Kafka did not tell the offsets of group {group}: {whole}")
+        raise TransientError(f"Kafka did not return the offsets of group {group}: {whole}")
     offsets = []
     for topic in response.topics:
         for partition in topic.partitions:
@@ -110,8 +110,8 @@ def _offsets(group: str, response: Any) -> list[Offset]:
             if reply.name == _UNSTABLE:
                 offsets.append(Offset(topic.name, partition.partition_index, -1, "", unstable=True))
             elif reply.name != NONE:
-                raise TransientError(f"Kafka did not tell the offsets of group {group}: {reply}")
+                raise TransientError(f"Kafka did not return the offsets of group {group}: {reply}")
             elif partition.committed_offset >= 0:
-                metadata = (partition.metadata or "").rstrip("\0")  # confluent-kafka writes the C string's end too
+                metadata = (partition.metadata or "").rstrip("\0")  # confluent-kafka also writes the C string's NUL
                 offsets.append(Offset(topic.name, partition.partition_index, partition.committed_offset, metadata))
     return offsets

@@ -1,7 +1,7 @@
-"""The first word with a cluster: do librdkafka's settings hold, does the cluster answer, does it take the login?
+"""The first request to a cluster: are librdkafka's settings valid, does the cluster answer, does it accept the login?
 
-Asked with librdkafka, which writes the rows and tells why a login failed. Only its metadata request is used: questions
-of its admin interface have ended whole processes (see `questions`).
+Sent with librdkafka, which writes the rows and says why a login failed. Only its metadata request is used: requests of
+its admin interface have ended whole processes (see `questions`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 DIAGNOSIS_S = 2.0
-"""How long a handshake may take that finds out why there was none."""
+"""The timeout of a handshake that only finds the reason for a failed one."""
 _ANY_TOPIC = "__consumer_offsets"
-"""One topic, so that the answer is small; should a broker make it for the question, it is needed anyway."""
+"""One topic, so that the answer is small; if the request makes a broker create it, it is needed anyway."""
 
 
 def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
-    """Return when the cluster has answered.
+    """Return once the cluster has answered.
 
-    Raises `ConfigurationError` for refused settings or a refused login, `TransientError` when no server answers.
+    Raises `ConfigurationError` for refused settings or a refused login, `TransientError` if no server answers.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -40,17 +40,17 @@ def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
     except (KafkaException, TypeError) as error:
         raise ConfigurationError(
             f"librdkafka refuses the client settings: {reason_of(error)}",
-            remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
+            remedy="correct client=; the names are in librdkafka's CONFIGURATION.md.",
         ) from error
     try:
         client.list_topics(_ANY_TOPIC, timeout=timeout_s)
     except KafkaException as error:
-        client.poll(0)  # the reports of failed logins wait there
+        client.poll(0)  # delivers the reports of failed logins
         raise _named(connection, error, errors) from error
 
 
 def _certificate_complaint(connection: ConnectionSettings) -> str | None:
-    """librdkafka says the same words of an expired certificate, of a wrong name and of an unknown authority."""
+    """The reason of a TLS failure: librdkafka reports an expired certificate, a wrong name and a wrong CA alike."""
     authorities = connection.librdkafka().get("ssl.ca.location")
     for host, port in connection.addresses():
         if told := complaint(host, port, authorities, DIAGNOSIS_S):
@@ -69,15 +69,15 @@ def _named(
         why = _certificate_complaint(connection)
         return ConfigurationError(
             f"there is no TLS with the Kafka cluster at {connection.shown}: {why or refused[-1].str()}",
-            remedy="see that ssl.ca.location in client= names the certificate of the authority that signed theirs, on"
-            " the driver and on every executor; that it has not expired; and that servers= and the brokers'"
-            " advertised.listeners name the host by a name that the certificate carries.",
+            remedy="check that ssl.ca.location in client= names the certificate of the authority that signed the"
+            " brokers', on every machine of the pipeline; that it has not expired; and that servers= and the brokers'"
+            " advertised.listeners use a host name of the certificate.",
         )
     if refused:
         return ConfigurationError(
             f"the Kafka cluster at {connection.shown} refuses the login: {refused[-1].str()}",
-            remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name, on the driver"
-            " and on every executor.",
+            remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name, on every"
+            " machine of the pipeline.",
         )
     cause = "; ".join([reason_of(error), *(report.str() for report in telling[-1:])])
     return TransientError(f"the Kafka cluster at {connection.shown} did not answer: {cause}")

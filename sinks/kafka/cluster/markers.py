@@ -1,10 +1,10 @@
-"""Markers: how a committed branch tells itself from one that was never prepared.
+"""Markers: they distinguish a committed branch from one that was never prepared.
 
-Inside its transaction every branch commits one offset to a consumer group that is named like its transactional id:
-the offset is the epoch, its metadata the handle. It becomes visible with the rows and not before, so a marker that
-names a handle proves that this branch is committed; a missing one proves nothing. Brokers forget a group without
-members after `offsets.retention.minutes` (7 days by default), and any offset with the topic that it names: where rows
-may go to several topics the marker names Kafka's own topic of groups, which nobody deletes.
+Inside its transaction every branch commits one offset to a consumer group with the name of its transactional id. The
+offset is the epoch, its metadata the handle. It becomes visible together with the rows. So a marker with a handle
+proves that this branch is committed; a missing one proves nothing. Brokers delete a group without members after
+`offsets.retention.minutes` (7 days by default), and any offset together with the topic that it names. If rows may go to
+several topics, the marker names Kafka's own topic of groups, which is never deleted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ logger = logging.getLogger(__name__)
 
 _PLACEHOLDER = "tpc-group-of-a-marker"
 SETTLE_S = 5.0
-"""How long a transaction that is being ended is waited for; milliseconds, normally."""
+"""How long to wait for a transaction that is being ended; normally that takes milliseconds."""
 
 
 def group_metadata(group: str) -> bytes:
-    """What `send_offsets_to_transaction` wants for a group without members.
+    """The argument that `send_offsets_to_transaction` needs for a group without members.
 
-    confluent-kafka makes it from a consumer only. It is a serialised record that holds the group's name once, so one
-    consumer per process, which never connects, serves for all groups. Raises `ConfigurationError` if that changed.
+    confluent-kafka makes it only from a consumer. It is a serialised record that holds the group's name once. So one
+    consumer per process, which never connects, is enough for all groups. Raises `ConfigurationError` if that changed.
     """
     template = _template()
     if template.count(_PLACEHOLDER.encode()) != 1:
         raise ConfigurationError(
-            "this version of confluent-kafka describes a consumer group in a form that is not known here",
+            "this version of confluent-kafka describes a consumer group in an unknown form",
             remedy="install confluent-kafka 2.16.1, which it was tested with.",
         )
     return template.replace(_PLACEHOLDER.encode(), group.encode())
@@ -59,7 +59,7 @@ def _template() -> bytes:
 
 
 def handle_of(offset: Offset) -> Handle | None:
-    """The handle in a marker; None for an offset that is no marker of ours."""
+    """The handle in a marker; None for an offset that is not a marker."""
     try:
         handle = Handle.parse(offset.metadata)
     except CorruptionError:
@@ -76,13 +76,13 @@ class Markers:
         self._pipeline = pipeline
         self._sink = sink
         self._stay_pending: set[str] = set()
-        """Groups that were waited for, and told of."""
+        """Groups that were waited for and logged."""
 
     def committed(self, groups: Sequence[str]) -> dict[str, set[str]]:
-        """The handles that each group's markers name. Waits a moment for transactions that are being ended.
+        """The handles in each group's markers. Waits a moment for transactions that are being ended.
 
-        Raises `TransientError` when the cluster does not answer, and while one is pending whose transaction is
-        complete: neither it nor the one before it proves anything.
+        Raises `TransientError` if the cluster does not answer, and while a marker is pending although its transaction
+        is complete: neither that marker nor the one before it proves anything.
         """
         by_group, pending = self._stable(groups)
         if pending:
@@ -90,32 +90,32 @@ class Markers:
         return _handles(by_group)
 
     def shown(self, groups: Sequence[str]) -> dict[str, set[str]]:
-        """The same as it stands now, whatever is open or pending on it: for transactions that are known to have ended.
+        """The same without waiting for open or pending ones: for transactions that are known to have ended.
 
         Raises `TransientError`.
         """
         return _handles(group_offsets(self._client, groups, stable=False))
 
     def pending(self, groups: Sequence[str]) -> set[str]:
-        """The groups with an offset on which a transaction is open, or that was left out of one's end.
+        """The groups with an offset that has an open transaction, or that the end of a transaction has left out.
 
         Raises `TransientError`.
         """
         return set(_unstable(group_offsets(self._client, groups, stable=True)))
 
     def newest(self, since_generation: int) -> Marker | None:
-        """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given.
+        """The marker of the highest epoch of this incarnation's sink, of generations from the given one on.
 
-        One that stays pending after its transaction is complete is read as it was before: it would hold up every start,
-        and with it the commit that completes it. Of an epoch that is complete already nothing does.
+        If a marker is still pending after its transaction is complete, its previous value is used. Otherwise it would
+        block every start, and so the commit that completes it. Of an epoch that is complete nothing completes it.
         """
         require_all_groups(self._cluster, self._client)
         return self._newest_listed(since_generation, self._stable_or_before)
 
     def newest_listed(self, since_generation: int) -> Marker | None:
-        """The same of a listing that may be short: what it shows is there, what it does not show proves nothing.
+        """The same from a listing that may lack entries: an entry is certain, a missing entry proves nothing.
 
-        Raises `TransientError` for one that is pending, unless `newest` has seen that it stays so.
+        Raises `TransientError` for a pending marker, unless `newest` has found that it stays pending.
         """
         return self._newest_listed(since_generation, self._all_stable)
 
@@ -139,7 +139,7 @@ class Markers:
         return [str(name) for name in names if (name.pipeline.incarnation, name.generation) < now]
 
     def delete(self, groups: Sequence[str]) -> int:
-        """Delete markers nobody will ask for again; returns how many went."""
+        """Delete markers that are no longer needed; returns how many were deleted."""
         return self._cluster.delete_groups(groups)
 
     def _names(self, prefix: str) -> list[TransactionalId]:
@@ -154,7 +154,7 @@ class Markers:
 
     def _still_pending(self, groups: Iterable[str]) -> TransientError:
         return TransientError(
-            f"transactions of sink {self._sink} are complete, and their groups still hold the markers as pending: "
+            f"transactions of sink {self._sink} are complete, but their groups still hold the markers as pending: "
             f"{', '.join(sorted(groups))}"
         )
 
@@ -171,19 +171,19 @@ class Markers:
         if not until(settled, SETTLE_S):
             self._stay_pending |= pending
             logger.warning(
-                "sink %s: transactions are complete, and their groups hold the markers as pending (%s). They are read "
-                "as they were before; the commit of an epoch that is not complete completes its own",
+                "sink %s: transactions are complete, but their groups hold the markers as pending (%s). The previous "
+                "values are used; the commit of an epoch that is not complete completes its own marker",
                 self._sink,
                 ", ".join(sorted(pending)),
             )
         return by_group
 
     def _stable(self, groups: Sequence[str]) -> tuple[dict[str, list[Offset]], set[str]]:
-        """Committed offsets, after every transaction on them that is being ended has ended.
+        """Committed offsets, once every transaction on them that is being ended has ended.
 
-        A first marker that is not there yet is in no listing, not even as unstable, so the coordinators are asked
-        first. One with a transaction on it that is open, aborted or forgotten is read as it was before that. So is one
-        that is pending though its transaction is complete, and these groups are returned, too.
+        A group's first marker is in no listing before it is committed, not even as unstable, so the coordinators are
+        asked first. If the transaction of a marker is open, aborted or forgotten, its previous value is returned. So it
+        is if a marker is pending although its transaction is complete; these groups are returned too.
         """
         if not groups:
             return {}, set()
@@ -203,7 +203,7 @@ class Markers:
 
 
 def _may_be_complete(description: Description | Reply) -> bool:
-    """Whether the last transaction of an id may be committed. A coordinator that does not tell says nothing."""
+    """Whether the last transaction of an id may be committed. True if the coordinator does not answer that."""
     if isinstance(description, Reply):
         return description.name != NOT_FOUND
     return description.state not in ("Ongoing", "CompleteAbort")

@@ -1,9 +1,9 @@
-"""Has one thread at a time make what kafka-python makes of a message at its first use: its class, and its decoder.
+"""Makes the first use of a message in kafka-python thread-safe: one thread at a time creates its class and decoder.
 
-Two threads that use a message for the first time at once make both twice. Of the classes one is registered for answers
-and the other kept, so that the registered one is gone with the next collection of garbage; a decoder may be made for a
-mere reference to its class. From then on no answer of this kind is read in this process: a decided epoch would wait for
-its commits until the process is started again. Installed when this module is imported, once.
+Without this, two threads that use a message for the first time at once create both twice. kafka-python then registers
+one class for answers and keeps the other, so the registered one is lost with the next garbage collection. Or a decoder
+is made for a mere reference to its class. From then on this process can read no answer of this kind, and a decided
+epoch would wait for its commits until a restart. Installed once, on import of this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka.protocol.schemas import StructField
 from tpc.support.fork_safe_lock import ForkSafeLock
 
 _making = ForkSafeLock(fork_waits=True)
-"""Half a class is as bad in a forked process as with a second thread."""
+"""A fork waits, since a forked process must not inherit a half-made class either."""
 
 
 def _one_at_a_time(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
-"""What a Kafka cluster says about itself, its topics and its groups.
+"""Requests to a Kafka cluster about itself, its topics and its groups. The caller interprets the answers.
 
-Asked with kafka-python. confluent-kafka's admin client can ask too, and must not be used for it: librdkafka 2.16 ended
-whole processes in an assertion of `rd_kafka_admin_response_parse` at the first questions to a busy cluster, and it
-creates a topic that it is asked for where brokers are allowed to. What the answers mean is the caller's.
+They are sent with kafka-python. confluent-kafka's admin client must not be used for them: librdkafka 2.16 ended whole
+processes in an assertion of `rd_kafka_admin_response_parse` at the first requests to a busy cluster. It also creates a
+topic that it asks about if brokers allow that.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply
 from tpc.sinks.kafka.cluster.raw_requests import GROUP, RawClient, brokers, by_coordinator, forget, reply_of
 
 _TOPIC, _BROKER = 2, 4
-"""Kinds of resources in DescribeConfigs."""
+"""The kinds of resources in DescribeConfigs."""
 _WITHOUT_MEMBERS = ("", "Empty", "Dead")
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC")
 
 
 class KafkaCluster:
-    """Questions to one cluster, each raising `TransientError` when it is not answered in the client's time.
+    """Requests to one cluster. Each raises `TransientError` if there is no answer within the client's timeout.
 
-    What the user may not see is a `ConfigurationError`. Calls may come from one thread at a time.
+    What the user may not see raises `ConfigurationError`. Calls may come from one thread at a time.
     """
 
     def __init__(self, client: RawClient) -> None:
@@ -37,7 +37,7 @@ class KafkaCluster:
         """The cluster's own id, the same for all its brokers and for ever."""
         cluster_id = self._metadata([]).cluster_id
         if not cluster_id:
-            raise TransientError("the Kafka cluster does not tell its id")
+            raise TransientError("the Kafka cluster does not report its id")
         return str(cluster_id)
 
     def brokers(self) -> int:
@@ -45,7 +45,7 @@ class KafkaCluster:
         return len(self._metadata([]).brokers)
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when there is no such topic. Never creates one."""
+        """How many partitions a topic has; None if there is no such topic. Never creates one."""
         (described,) = self._metadata([topic]).topics
         reply = reply_of(described.error_code)
         if reply.name in _NO_TOPIC:
@@ -54,7 +54,7 @@ class KafkaCluster:
         return len(described.partitions)
 
     def broker_settings(self) -> dict[str, str]:
-        """The settings of one broker. Raises `ConfigurationError` when the user may not read them."""
+        """The settings of one broker. Raises `ConfigurationError` if the user may not read them."""
 
         async def ask(admin: Any) -> Any:
             node = min(await brokers(admin))
@@ -63,7 +63,7 @@ class KafkaCluster:
         return _settings(self._client.run(ask, "DescribeConfigs"), "settings of a broker")
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic that exists. Raises `ConfigurationError` when the user may not read them."""
+        """The settings of a topic that exists. Raises `ConfigurationError` if the user may not read them."""
 
         async def ask(admin: Any) -> Any:
             return await admin._manager.send(_settings_of(_TOPIC, topic))
@@ -73,7 +73,7 @@ class KafkaCluster:
     def groups(self, prefix: str) -> list[str]:
         """The ids of all groups that begin with `prefix`.
 
-        A coordinator that is loading leaves its groups out without a word: see `complete_listing`.
+        A coordinator that is loading leaves its groups out silently: see `complete_listing`.
         """
         return [name for name in self._states() if name.startswith(prefix)]
 
@@ -81,19 +81,20 @@ class KafkaCluster:
         """The state of every group: Empty, Stable, ..."""
 
         async def ask(admin: Any) -> list[Any]:
-            request = ListGroupsRequest(min_version=4)  # known to brokers from 2.6 on; older versions tell no state
+            request = ListGroupsRequest(min_version=4)  # known to brokers from 2.6 on; older versions have no state
             return [await admin._manager.send(request, node_id=node) for node in await brokers(admin)]
 
         states: dict[str, str] = {}
         for response in self._client.run(ask, "ListGroups"):
-            _require(reply_of(response.error_code), "groups")  # without these the list would look shorter than it is
+            _require(reply_of(response.error_code), "groups")  # an error must not be read as a short list
             states.update({str(group.group_id): str(group.group_state) for group in response.groups})
         return states
 
     def group_members(self, group: str) -> list[str]:
-        """The client ids of a group's members; none when there is no such group.
+        """The client ids of a group's members; empty if there is no such group.
 
-        A group of the newer protocol (KIP-848) is dead and empty to a question of the older one; the listing tells.
+        A request of the older protocol reports a group of the newer one (KIP-848) as dead and empty; so the state in
+        the listing is used too.
         """
         # Version 5 is known to brokers from 2.4 to 4.x; it describes an unknown group as dead and without members.
         request = DescribeGroupsRequest(
@@ -113,9 +114,9 @@ class KafkaCluster:
         return members if members or state in _WITHOUT_MEMBERS else [f"consumers in state {state}"]
 
     def delete_groups(self, groups: Iterable[str]) -> int:
-        """Delete groups without members; returns how many went. Those that are gone or refuse are left.
+        """Delete groups without members; returns how many were deleted. Groups that are gone or refuse are left.
 
-        Raises `TransientError` also when a coordinator answers that it cannot delete one now.
+        Raises `TransientError` also if a coordinator answers that it cannot delete one now.
         """
         names = list(groups)
 
@@ -158,7 +159,7 @@ def _require(reply: Reply, what: str) -> None:
     if reply.name.endswith("_AUTHORIZATION_FAILED"):
         raise ConfigurationError(
             f"this user may not see the {what}: {reply}",
-            remedy="grant it what is missing; all rights that the sinks need stand on their page (secure Kafka).",
+            remedy="grant the missing right; docs/how-to/secure-kafka.md lists all rights that the sinks need.",
         )
     if reply.name != NONE:
-        raise TransientError(f"Kafka did not tell the {what}: {reply}")
+        raise TransientError(f"Kafka did not return the {what}: {reply}")

@@ -1,11 +1,11 @@
-"""A connection of kafka-python that asks coordinators directly, through methods that it calls private.
+"""A connection of kafka-python that sends requests directly to coordinators, through private methods.
 
-Which of them are used, and in which versions they are: `tpc.sinks.kafka.kafka_python`. Every question ends in time, in
-an answer or in a `TransientError`.
+`tpc.sinks.kafka.kafka_python` lists these methods and the versions that have them. Every request ends in time, with an
+answer or a `TransientError`.
 
-Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers and
-seeks in sources: its packages import each other in circles, and Python ends that with a `_DeadlockError` where two
-threads begin it.
+This module and those above it import kafka-python at import time, in the one thread that makes the committers and seeks
+in sources. The packages of kafka-python import each other in cycles: if two threads begin that import, Python raises a
+`_DeadlockError`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tpc.sinks.kafka.token_function import SETTING as TOKEN_FUNCTION
 T = TypeVar("T")
 
 DIAGNOSIS_S = 5.0
-"""How long it is looked into why there is no connection."""
+"""The time limit for finding out why there is no connection."""
 _PIPELINED = 500
-"""Requests under way at once."""
+"""The most requests under way at once."""
 
 
 class _NoDebug(logging.Filter):
-    """At DEBUG kafka-python logs its configuration and the bytes of its requests: passwords, both."""
+    """Drops DEBUG lines: in them kafka-python logs its configuration and the bytes of requests, with passwords."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno > logging.DEBUG
@@ -46,7 +46,7 @@ _TELL_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.p
 
 
 def _silence() -> None:
-    """Keep passwords out of logs, and warnings off standard error when the application configures no logging."""
+    """Keep passwords out of logs, and warnings off standard error if the application configures no logging."""
     library = logging.getLogger("kafka")
     if not library.handlers:
         library.addHandler(logging.NullHandler())
@@ -57,7 +57,7 @@ def _silence() -> None:
 
 
 class RawClient:
-    """Connects at the first question, and again after a failure. Questions may come from one thread at a time."""
+    """Connects at the first request, and again after a failure. Requests may come from one thread at a time."""
 
     def __init__(self, connection: ConnectionSettings, timeout_s: float) -> None:
         self._connection = connection
@@ -65,15 +65,15 @@ class RawClient:
         self._admin: Any = None
 
     def close(self) -> None:
-        """Let go of the connections; the next question opens new ones."""
+        """Close the connections; the next request opens new ones."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
 
     def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
-        """The answer to `question`. Any failure closes the connections and is a `TransientError`.
+        """The answer to `question`. Any failure closes the connections and raises `TransientError`.
 
-        A refused login, or a right that is missing, is a `ConfigurationError`.
+        A refused login or a missing right raises `ConfigurationError`.
         """
 
         async def bounded() -> Any:
@@ -86,8 +86,8 @@ class RawClient:
             return self._admin._manager.run(bounded)
         except AuthorizationError as error:
             raise ConfigurationError(
-                f"Kafka refuses the question ({what}): {error}",
-                remedy="grant this user what is missing (the sink's page names all rights), then restart.",
+                f"Kafka refuses the request ({what}): {error}",
+                remedy="grant this user the missing right (docs/how-to/secure-kafka.md lists all), then restart.",
             ) from error
         except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: the client's I/O thread has ended
             self.close()
@@ -102,7 +102,7 @@ class RawClient:
         try:
             return _connect(self._connection.kafka_python(), self._timeout_ms)
         except (KafkaError, OSError):
-            with suppress(TransientError):  # kafka-python does not say that a login was refused
+            with suppress(TransientError):  # librdkafka is asked, since kafka-python does not report a refused login
                 require_login(self._connection, min(self._timeout_ms / 1000, DIAGNOSIS_S))
             raise
 
@@ -115,7 +115,7 @@ def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
         **configuration,
         request_timeout_ms=timeout_ms,
         bootstrap_timeout_ms=timeout_ms,
-        # The default of 5 fails a sixth request at once instead of queueing it.
+        # With the default of 5 a sixth request would fail at once instead of being queued.
         max_in_flight_requests_per_connection=2 * _PIPELINED,
         reconnect_backoff_max_ms=1000,
     )
@@ -124,8 +124,8 @@ def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
 def admin_client(**configuration: Any) -> Any:
     """A connected client.
 
-    kafka-python's own constructor starts a thread before it can fail, which tries to connect for ever: here a failure
-    ends it.
+    kafka-python's own constructor starts a thread before it can fail, and that thread tries to connect for ever. Here a
+    failure ends the thread.
     """
     admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
     try:
@@ -149,7 +149,7 @@ async def each(admin: Any, question: Callable[..., Coroutine[Any, Any, T]], item
 
 TRANSACTION = "TRANSACTION"
 GROUP = "GROUP"
-"""What a coordinator coordinates."""
+"""The kinds of things that coordinators coordinate."""
 
 
 async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
@@ -161,7 +161,7 @@ async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
 
 
 async def brokers(admin: Any) -> list[int]:
-    """The nodes of the cluster as it is now: a listing must not leave out one that came since the client connected."""
+    """The present nodes of the cluster: a listing must include one that joined after the client had connected."""
     await admin._manager.cluster.refresh_metadata()
     return [int(broker.node_id) for broker in admin._manager.cluster.brokers()]
 
@@ -176,9 +176,9 @@ async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int
 
 
 async def look_up(admin: Any, kind: str, keys: Sequence[str]) -> None:
-    """Learn the coordinators of many keys with one question, where brokers take it (Kafka 3.0, KIP-699).
+    """Look up the coordinators of many keys with one request, if brokers support it (Kafka 3.0, KIP-699).
 
-    Whatever is not learnt here is asked for key by key by `to_coordinator`.
+    `to_coordinator` looks up the remaining ones key by key.
     """
     if admin._manager.broker_version_data.api_version(FindCoordinatorRequest) >= 4:
         with suppress(KafkaError, OSError):
@@ -186,14 +186,14 @@ async def look_up(admin: Any, kind: str, keys: Sequence[str]) -> None:
 
 
 def forget_moved(admin: Any, kind: str, answers: Mapping[str, object]) -> None:
-    """Look for a coordinator again that said that it is none."""
+    """Forget the coordinators that answered that they are not coordinators, so that they are looked up again."""
     for key, answer in answers.items():
         if isinstance(answer, Reply) and answer.name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"):
             forget(admin, kind, key)
 
 
 def forget(admin: Any, kind: str, key: str) -> None:
-    """The client remembers each key's coordinator for ever: one that moved, and thousands of keys that are done."""
+    """Forget a key's coordinator. The client keeps it for ever: a moved one, and thousands of keys no longer used."""
     admin._manager.cluster._coordinators.pop((CoordinatorType[kind], key), None)
 
 

@@ -1,10 +1,10 @@
-"""The rights (ACLs) that a Kafka sink needs, and which of them this user has not: asked before the first epoch.
+"""The rights (ACLs) that a Kafka sink needs, and which of them this user lacks: checked before the first epoch.
 
-Brokers tell what a user may do with a topic and with a group. Of a transactional id they tell it only by refusing, so
-an id is asked about that nobody uses: describing it needs Describe, and ending its transaction, which there is none of,
-needs Write. Nothing is changed. A cluster without an authorizer allows everything.
+Brokers report what a user may do with a topic and with a group. For a transactional id they only refuse requests. So
+two requests are sent for an unused id: describing it needs Describe, and ending its transaction (there is none) needs
+Write. Nothing is changed. A cluster without an authorizer allows everything.
 
-What Kafka counts as Describe, every other right includes: it is needed, and rarely granted by itself.
+In Kafka every other right includes Describe: it is needed, and rarely granted by itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.support.deadlines import patiently
 
 OURS = "tpc~"
-"""What every transactional id and every group of the sinks begins with; a user's own group does not."""
+"""The beginning of every transactional id and every group of the sinks; a user's own group begins otherwise."""
 
 _NUMBERS = {"Read": 3, "Write": 4, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
-"""Kafka's own, org.apache.kafka.common.acl.AclOperation."""
+"""Kafka's numbers, from org.apache.kafka.common.acl.AclOperation."""
 _REFUSED = "_AUTHORIZATION_FAILED"
 
 
@@ -59,7 +59,7 @@ class Right:
 
 
 def needed_rights(topic: str | None, marker_topic: str | None, group: str | None = None) -> list[Right]:
-    """All that a sink needs of a cluster. `topic` None: there is none, or rows name theirs, which nobody knows yet.
+    """All rights that a sink needs. `topic` None: there is none, or rows name their topics, which are unknown before.
 
     `group` is the consumer group whose offsets are part of the epoch.
     """
@@ -78,7 +78,7 @@ def needed_rights(topic: str | None, marker_topic: str | None, group: str | None
 def require_rights(
     cluster: KafkaCluster, client: TransactionClient, pipeline: PipelineId, rights: Iterable[Right], timeout_s: float
 ) -> None:
-    """Raise `ConfigurationError` that names every right that is missing; `TransientError` if no server answers."""
+    """Raise `ConfigurationError` with every missing right; `TransientError` if no server answers."""
     asked = _Questions(cluster, client, f"{pipeline.prefix}rights")
     missing = [right for right in rights if not patiently(partial(asked.has, right), timeout_s)]
     if missing:
@@ -86,7 +86,7 @@ def require_rights(
 
 
 def lacking(missing: Sequence[Right], *, so: str = "") -> ConfigurationError:
-    """The error that names rights that this user has not, with the words that grant them. `so`: what came of it."""
+    """The error that names the missing rights, with the options that grant them. `so`: what failed because of them."""
     return ConfigurationError(
         f"{so and f'{so}: '}this Kafka user lacks rights: {'; '.join(map(str, missing))}",
         remedy="grant them, for each: kafka-acls.sh --add --allow-principal User:... with "
@@ -101,7 +101,7 @@ def is_refused(reply: Reply) -> bool:
 
 
 class _Questions:
-    """What the user may do, each resource asked about once. `unused` begins as the pipeline's ids and groups do."""
+    """What the user may do; each resource is asked about once. `unused` begins like the pipeline's ids and groups."""
 
     def __init__(self, cluster: KafkaCluster, client: TransactionClient, unused: str) -> None:
         self._cluster = cluster
@@ -126,7 +126,7 @@ class _Questions:
         return ask[kind](name)
 
     def _of_topic(self, name: str) -> frozenset[int]:
-        """All, for a topic that is not there: that is another refusal."""
+        """All operations if there is no such topic: another check refuses that."""
 
         async def ask(admin: Any) -> Any:
             request = MetadataRequest(
@@ -155,7 +155,7 @@ class _Questions:
 
         try:
             group = self._client.run(ask, "DescribeGroups")
-        except ConfigurationError:  # not even who coordinates it
+        except ConfigurationError:  # the user may not even look up its coordinator
             return frozenset()
         return self._answered(reply_of(group.error_code), group.authorized_operations)
 
@@ -183,7 +183,7 @@ class _Questions:
         if is_refused(reply):
             return frozenset()
         if reply.name != NONE:
-            raise TransientError(f"Kafka did not tell what this user may do: {reply}")
+            raise TransientError(f"Kafka did not return the rights of this user: {reply}")
         return _bits(operations)
 
 

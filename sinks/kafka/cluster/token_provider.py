@@ -1,4 +1,4 @@
-"""How kafka-python asks for a token of OAUTHBEARER."""
+"""Gives kafka-python tokens of OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tpc.sinks.kafka.token_function import TokenFunction
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """Asks the user's function, and again when a token is near its end."""
+    """Calls the user's function, and again when a token is about to expire."""
 
     def __init__(self, function: TokenFunction) -> None:
         super().__init__()

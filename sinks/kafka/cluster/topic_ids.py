@@ -1,8 +1,8 @@
-"""The ids of topics: one that is deleted and recreated has another id, for good (KIP-516; brokers from 2.8 on tell it).
+"""The ids of topics: a topic that is deleted and recreated has another id for good (KIP-516; brokers from 2.8 on).
 
-Brokers are told of such a change one after the other. Asked are those that lead the topics' partitions, since what a
-broker holds it knows, and another one, in turn: one that has led, and is behind the others or cut off from them, still
-tells the old id, and of itself that it leads.
+Brokers learn of such a change one after the other. The leaders of the topics' partitions are asked, since a broker
+knows what it holds. In addition another broker is asked, a different one each time: a former leader that is behind the
+others or cut off from them still reports the old id, and itself as the leader.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.support.deadlines import patiently
 
 _ATTEMPT_S = 2.0
-"""At least so long an attempt may take to connect, and to be answered."""
+"""The least time that an attempt has to connect, and to be answered."""
 
 
 class TopicIds:
-    """Asks for those of `topics`, on connections of its own. Calls may come from one thread at a time, but for `close`.
+    """Asks for the ids of `topics`, on connections of its own. Except `close`, calls come from one thread at a time.
 
-    All of a call's attempts together take no longer than `timeout_s`, from 20 s on: an attempt needs its time. A broker
-    that stands still is waited for 9 s, by default, before others lead (`broker.session.timeout.ms`).
+    All attempts of a call together take at most `timeout_s`, if that is 20 s or more. A cluster replaces a stopped
+    broker as leader after 9 s by default (`broker.session.timeout.ms`), so the attempts must last longer than that.
     """
 
     def __init__(self, topics: Iterable[str], connection: ConnectionSettings, timeout_s: float) -> None:
@@ -39,15 +39,15 @@ class TopicIds:
         self._is_closed = False
 
     def ask(self) -> dict[str, str]:
-        """By topic, as Kafka's own tools write them; without those of brokers that tell none.
+        """Topic -> id, as Kafka's own tools write it; without topics for which brokers report no id.
 
-        Asked again while nobody answers, a topic is denied, or brokers do not agree; then raises `TransientError`.
-        Raises `ConfigurationError` for a topic that the user may not see.
+        Repeated while no broker answers, a topic is denied, or brokers disagree; then raises `TransientError`. Raises
+        `ConfigurationError` for a topic that the user may not see.
         """
         return patiently(self._attempt, self._patience_s)
 
     def close(self) -> None:
-        """Let go of the connections, also while another thread asks: it asks no more."""
+        """Close the connections, also while another thread is in `ask`, which then ends."""
         self._is_closed = True
         self._client.close()
 
@@ -68,7 +68,7 @@ class TopicIds:
 
 
 async def _asked(admin: Any, topics: list[str], leaders: set[int], turn: int) -> list[Any]:
-    """The answers of those that lead, as they themselves tell it, and of another one; `leaders` led when last asked."""
+    """The answers of the present leaders, and of another broker; `leaders` were the leaders at the last attempt."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
     )
@@ -97,15 +97,15 @@ def _agreed(described: Iterable[Any]) -> dict[str, str]:
             )
         if reply.name != NONE:
             raise TransientError(
-                f"a broker does not tell which topic {name!r} is: {reply}",
-                remedy="restart the service: where the topic was deleted, the start says what to do.",
+                f"a broker does not report the id of topic {name!r}: {reply}",
+                remedy="restart the service: if the topic was deleted, the start says what to do.",
             )
         if topic.topic_id is None or not topic.topic_id.int:
             continue
         told = urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()
         if ids.setdefault(name, told) != told:
             raise TransientError(
-                f"brokers do not agree which topic {name!r} is: {ids[name]} or {told}",
-                remedy="it was deleted and recreated, and not all have heard of it yet. Restart the service.",
+                f"brokers disagree on the id of topic {name!r}: {ids[name]} or {told}",
+                remedy="it was deleted and recreated, and not all brokers know that yet. Restart the service.",
             )
     return ids

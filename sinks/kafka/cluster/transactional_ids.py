@@ -1,7 +1,7 @@
-"""Transactional ids: how they are called.
+"""Transactional ids: their names, and which of them may be used again.
 
-An id is `{pipeline prefix}{generation}~{sink}~{worker uuid}~{slot}`. A worker process has its own uuid, and no id
-crosses a generation, so two processes never share one. Which of them may be taken again: below.
+An id is `{pipeline prefix}{generation}~{sink}~{worker uuid}~{slot}`. A worker process has its own uuid, and no id is
+used in two generations, so two processes never share one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tpc.handles import DELIMITER, Handle, PipelineId
 
 @dataclass(frozen=True)
 class TransactionalId:
-    """The name of one producer slot of one worker process, also that of its marker's consumer group."""
+    """The name of one producer slot of one worker process; its marker's consumer group has the same name."""
 
     pipeline: PipelineId
     generation: int
@@ -31,12 +31,12 @@ class TransactionalId:
 
     @staticmethod
     def prefix_of(pipeline: PipelineId, generation: int, sink: str) -> str:
-        """What all ids of one sink in one generation begin with, the closing delimiter included."""
+        """The beginning of all ids of one sink in one generation, the closing delimiter included."""
         return f"{pipeline.prefix}{generation}{DELIMITER}{sink}{DELIMITER}"
 
     @classmethod
     def parse(cls, text: str) -> TransactionalId:
-        """The inverse of `str`. Raises `CorruptionError` when `text` is none of ours."""
+        """The inverse of `str`. Raises `CorruptionError` if `text` is not such an id."""
         parts = text.split(DELIMITER)
         try:
             _root, name, incarnation, generation, sink, worker, slot = parts
@@ -49,45 +49,45 @@ class TransactionalId:
 
     @classmethod
     def parsed(cls, texts: Iterable[str]) -> list[TransactionalId]:
-        """Those of `texts` that are ids of any pipeline; others are passed over."""
+        """Those of `texts` that are ids of any pipeline; others are ignored."""
         ours = []
         for text in texts:
-            with suppress(CorruptionError):  # somebody else's id or group that begins like ours, or an owner group
+            with suppress(CorruptionError):  # another program's id or group with our prefix, or an owner group
                 ours.append(cls.parse(text))
         return ours
 
     @classmethod
     def for_sink(cls, texts: Iterable[str], pipeline_name: str, sink: str) -> list[TransactionalId]:
-        """Those of `texts` that belong to any incarnation of this pipeline's sink; others are passed over."""
+        """Those of `texts` that belong to any incarnation of this pipeline's sink; others are ignored."""
         return [one for one in cls.parsed(texts) if one.pipeline.name == pipeline_name and one.sink == sink]
 
 
 def whole_id_pattern(prefix: str) -> str:
-    """An RE2 expression for ListTransactions, which must match the whole id: `prefix`, taken literally, then any."""
+    """An RE2 expression for ListTransactions, which matches whole ids: `prefix`, taken literally, then anything."""
     return re.sub(r"([^A-Za-z0-9_~-])", r"\\\1", prefix) + ".*"
 
 
-# Which transactional ids come back into use.
+# Which transactional ids are used again.
 #
-# An id is taken again by the worker that owns it, and only when the driver says that the epoch it served is complete
-# and that its branch was the winner; ids of losers and of failed epochs are never taken again. That saying is the hint:
-# `{worker: {slot: epoch}}`, bounded, newest first kept.
+# Only the worker that owns an id uses it again, and only if the hint says that the id's epoch is complete and that its
+# branch is in the manifest. Ids of superseded task attempts and of failed epochs are never used again. The hint has
+# the form `{worker: {slot: epoch}}`; it is bounded, and keeps the newest ids.
 
 RELEASED_AT_MOST = 256
-"""How many released ids a hint carries: 256 are about 12 kB. An id that falls out is not taken back any more."""
+"""How many released ids a hint holds: 256 are about 12 kB. An id that is dropped from the hint is not used again."""
 
 
 class ReleasedIds:
-    """The driver's memory of ids whose latest branch won a complete epoch. Newest last, bounded."""
+    """The ids whose latest branch is in the manifest of a complete epoch. Newest last, bounded."""
 
     def __init__(self, limit: int = RELEASED_AT_MOST) -> None:
         self._limit = limit
         self._epochs: OrderedDict[TransactionalId, int] = OrderedDict()
 
     def release(self, winners: Iterable[Handle], resources: Iterable[str]) -> list[TransactionalId]:
-        """Note the winners of a complete epoch; returns the ids that fell out, which may be some of these.
+        """Add the branches of a complete epoch; returns the ids that were dropped, which may be some of these.
 
-        No hint names them from now on; one that a worker has taken back before may be used once more.
+        No hint names them from now on. One that a worker has taken back before may be used once more.
         """
         for handle, resource in zip(winners, resources, strict=True):
             released = TransactionalId.parse(resource)
@@ -97,12 +97,12 @@ class ReleasedIds:
         return [self._epochs.popitem(last=False)[0] for _ in range(overflow)]
 
     def withdraw(self, resources: Iterable[str]) -> None:
-        """No hint names these any more."""
+        """Remove ids, so that no hint names them any more."""
         for resource in resources:
             self._epochs.pop(TransactionalId.parse(resource), None)
 
     def hint(self) -> dict[str, dict[str, int]]:
-        """What the workers are told."""
+        """The part of the hint for the workers."""
         by_worker: dict[str, dict[str, int]] = {}
         for released, epoch in self._epochs.items():
             by_worker.setdefault(released.worker, {})[str(released.slot)] = epoch
@@ -113,5 +113,5 @@ class ReleasedIds:
 
 
 def is_released(hint: Mapping[str, Mapping[str, int]], name: TransactionalId, epoch: int) -> bool:
-    """Whether `hint` says that what `name` wrote in `epoch` was the winner and is complete."""
+    """Whether `hint` says that the branch of `name` in `epoch` is in the manifest and complete."""
     return hint.get(name.worker, {}).get(str(name.slot)) == epoch

@@ -1,9 +1,8 @@
-"""Ending somebody else's Kafka transaction: the requests that no public client offers, in one place.
+"""Ends the Kafka transactions of other processes: the requests that no public client offers, in one place.
 
-A transaction is (transactional id, producer id, producer epoch). Whoever knows the three may end it with a raw
-EndTxn request, also when the process that wrote it is gone. This module sends requests and hands back the broker's
-answers by their names in the Kafka protocol; what an answer means for a branch is the affair of
-`tpc.sinks.kafka.driver.verdicts`.
+A transaction is (transactional id, producer id, producer epoch). A process that knows all three can end it with a raw
+EndTxn request, also if the process that wrote it is gone. This module sends requests and returns the broker's answers
+by their names in the Kafka protocol. `tpc.sinks.kafka.driver.verdicts` decides what an answer means for a branch.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from tpc.sinks.kafka.cluster.raw_requests import (
 
 
 class TransactionClient(RawClient):
-    """Speaks to transaction coordinators. Connects at the first call, and again after a failure.
+    """Sends requests to transaction coordinators. Connects at the first call, and again after a failure.
 
     Every call ends within about `timeout_s`. Calls may come from one thread at a time.
     """
 
     def endtxn_version(self) -> int:
-        """The EndTxn version to use here: 5 where the cluster has finalised transaction.version 2, else 3 or 4.
+        """The EndTxn version to use: 5 if the cluster has finalised transaction.version 2, else 3 or 4.
 
         5 ends a transaction and bumps its epoch in one step (KIP-890), which makes its answers unambiguous.
-        Returns less than 3 when the brokers are older than Kafka 2.7. Raises `TransientError`.
+        Returns less than 3 if the brokers are older than Kafka 2.7. Raises `TransientError`.
         """
 
         async def ask(admin: Any) -> int:
@@ -71,7 +70,7 @@ class TransactionClient(RawClient):
         return replies
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Description | Reply]:
-        """What the coordinators say of each id: a description, or the error's name.
+        """The coordinators' answer for each id: a description, or the error's name.
 
         Raises `TransientError`, also while a coordinator is loading or moving.
         """
@@ -96,7 +95,7 @@ class TransactionClient(RawClient):
     def list_transactions(self, pattern: str, states: Sequence[str]) -> list[Listing]:
         """Transactions in one of `states` whose whole id matches the RE2 `pattern`. Raises `TransientError`.
 
-        Brokers before 4.1 know no pattern and return every id; the caller compares names in any case.
+        Brokers before 4.1 ignore the pattern and return every id, so the caller must compare names.
         """
 
         async def ask(admin: Any) -> list[Listing]:
@@ -116,10 +115,10 @@ class TransactionClient(RawClient):
         return rows
 
     def fence(self, transactional_id: str, transaction_timeout_ms: int) -> Reply:
-        """Start the abort of whatever is open under the id and shut its writer out, by a raw InitProducerId.
+        """Start the abort of what is open under the id and fence its writer, by a raw InitProducerId.
 
-        The answer is CONCURRENT_TRANSACTIONS while the abort goes on; asking again then would make the id look
-        unused and destroy the evidence that it was aborted. Raises `TransientError`.
+        The answer is CONCURRENT_TRANSACTIONS while the abort is under way. A repeated request would then make the id
+        look unused, and destroy the evidence of the abort. Raises `TransientError`.
         """
 
         async def ask(admin: Any) -> Reply:
@@ -150,7 +149,7 @@ async def end_one(admin: Any, transaction: Transaction, *, commit: bool) -> Repl
     try:
         response = await to_coordinator(admin, TRANSACTION, transaction.transactional_id, request)
     except (KafkaError, OSError) as error:
-        # Who coordinates may be refused for a moment, as the request itself; then it was not sent.
+        # The lookup of the coordinator may be refused for a moment, like the request itself; then nothing was sent.
         name = str(getattr(type(error), "message", ""))
         return Reply(name if name in RETRIABLE else UNANSWERED, f"{type(error).__name__}: {error}")
     forget(admin, TRANSACTION, transaction.transactional_id)
@@ -158,7 +157,7 @@ async def end_one(admin: Any, transaction: Transaction, *, commit: bool) -> Repl
 
 
 def description_of(state: Any) -> tuple[str, Description | Reply]:
-    """An id, and what a response of DescribeTransactions says of it."""
+    """An id, and its answer in a response of DescribeTransactions."""
     if state.error_code != 0:
         return state.transactional_id, reply_of(state.error_code)
     return state.transactional_id, Description(

@@ -1,1 +1,1 @@
-"""What the driver does: ends transactions that workers have prepared, and says what is in doubt."""
+"""The coordinator's part: ends transactions that workers have prepared, and lists branches in doubt."""

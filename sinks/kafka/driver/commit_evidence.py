@@ -1,9 +1,8 @@
-"""What two looks of a coordinator prove of a committed transaction: which partitions may lack its commit record.
+"""What two snapshots of a transaction coordinator prove: which partitions may lack the commit record of a transaction.
 
-Pure: sights in, partitions or words out. A coordinator leaves out only a partition that it has seen without a leader,
-and each loss of a leader raises the partition's leader epoch. So what has not changed between a look before EndTxn and
-one after the transaction is complete was written, and nothing is known of a transaction that somebody else had ended
-before.
+Pure functions of snapshots. A coordinator leaves out only a partition that it sees without a leader, and each loss of a
+leader raises the partition's leader epoch. So if the epoch is the same before EndTxn and after the transaction is
+complete, the partition's record was written. Nothing is known of a transaction that another process ended before.
 """
 
 from __future__ import annotations
@@ -13,29 +12,29 @@ from dataclasses import dataclass
 
 from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.answers import RAISING_VERSION, RETRIABLE, Description, Reply, Transaction
-from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
+from tpc.sinks.kafka.cluster.commit_records import Partition, TransactionSnapshot
 from tpc.sinks.kafka.driver.verdicts import ABORTED_STATES
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A look before commit records were written, and where they were to be written; None: wherever there are any."""
+    """A snapshot from before commit records were written, and the partitions for them; None: all that there are."""
 
-    sight: Sight
+    snapshot: TransactionSnapshot
     partitions: frozenset[Partition] | None
 
     @classmethod
-    def of_open(cls, sight: Sight) -> Baseline:
-        """Of a transaction that nobody has ended: the coordinator tells its partitions."""
-        description = sight.description
+    def of_open(cls, snapshot: TransactionSnapshot) -> Baseline:
+        """The baseline of an open transaction: the coordinator reports its partitions."""
+        description = snapshot.description
         partitions = description.partitions if isinstance(description, Description) else frozenset()
-        return cls(sight, partitions or None)
+        return cls(snapshot, partitions or None)
 
 
-def suspects(transaction: Transaction, baseline: Baseline | None, after: Sight) -> set[Partition]:
-    """The partitions whose commit record may be missing, of a transaction that is complete in `after`.
+def suspects(transaction: Transaction, baseline: Baseline | None, after: TransactionSnapshot) -> set[Partition]:
+    """The partitions that may lack the commit record of a transaction, which is complete in `after`.
 
-    None of one whose id stands otherwise: it has been used again, so that an earlier look found it whole.
+    Empty if its id has another state: then it was used again, after an earlier snapshot had found all records.
     """
     if not is_complete(transaction, after):
         return set()
@@ -44,59 +43,63 @@ def suspects(transaction: Transaction, baseline: Baseline | None, after: Sight) 
         return known
     if baseline.partitions is not None:
         known &= baseline.partitions
-    before = baseline.sight
+    before = baseline.snapshot
     if before.node != after.node:
         return known
     return {each for each in known if lost_its_leader(before.leader_epochs.get(each), after.leader_epochs[each])}
 
 
 def lost_its_leader(before: int | None, after: int | None) -> bool:
-    """Whether a partition was without a leader at some moment between two sights of one broker, by leader epochs."""
+    """Whether a partition had no leader at some moment between two snapshots of one broker, judged by leader epochs."""
     return after is None or before != after
 
 
-def without_leader(partitions: Collection[Partition], sight: Sight) -> list[Partition]:
-    """Those that nothing can be written to now."""
-    return sorted(each for each in partitions if sight.leader_epochs[each] is None)
+def without_leader(partitions: Collection[Partition], snapshot: TransactionSnapshot) -> list[Partition]:
+    """The partitions that have no leader now, so that nothing can be written to them."""
+    return sorted(each for each in partitions if snapshot.leader_epochs[each] is None)
 
 
-def is_open(sight: Sight | None) -> bool:
-    """Nobody has ended the transaction."""
-    return sight is not None and isinstance(sight.description, Description) and sight.description.state == "Ongoing"
+def is_open(snapshot: TransactionSnapshot | None) -> bool:
+    """Whether the transaction has not been ended."""
+    return (
+        snapshot is not None
+        and isinstance(snapshot.description, Description)
+        and snapshot.description.state == "Ongoing"
+    )
 
 
-def is_being_written_again(transaction: Transaction, sight: Sight | None) -> bool:
-    """The id is open with the epoch that the commit left behind, which no writer ever gets."""
+def is_being_written_again(transaction: Transaction, snapshot: TransactionSnapshot | None) -> bool:
+    """Whether the id is open with the epoch that its commit left; no writer ever gets that epoch."""
     return (
         transaction.endtxn_version >= RAISING_VERSION
-        and sight is not None
-        and is_open(sight)
-        and _stands_at(transaction, sight.description, 1)
+        and snapshot is not None
+        and is_open(snapshot)
+        and _stands_at(transaction, snapshot.description, 1)
     )
 
 
-def was_opened_again(transaction: Transaction, sight: Sight) -> bool:
-    """The same of a transaction that is known to be committed: below EndTxn 5 its own epoch, too, tells it then."""
-    return is_open(sight) and _stands_at(transaction, sight.description, _raised_by_commit(transaction))
+def was_opened_again(transaction: Transaction, snapshot: TransactionSnapshot) -> bool:
+    """The same for a transaction that is known to be committed; below EndTxn 5 its own epoch shows it too."""
+    return is_open(snapshot) and _stands_at(transaction, snapshot.description, _raised_by_commit(transaction))
 
 
-def was_aborted_afterwards(transaction: Transaction, sight: Sight) -> bool:
-    """A writing again was left open until its timeout: the abort took what had been left out before.
+def was_aborted_afterwards(transaction: Transaction, snapshot: TransactionSnapshot) -> bool:
+    """Whether the timeout aborted a transaction that was opened to write commit records again.
 
-    Asked only of a transaction that is known to be committed, in an epoch that is not complete. Below EndTxn 5 one that
-    never was, and a later one of the same id, are left so too; but an id is used again only after its epoch is
-    complete.
+    That abort loses the rows of the partitions that had been left out before. Only for a transaction that is known to
+    be committed, in an epoch that is not complete. Below EndTxn 5 the same state follows from a transaction that was
+    never committed, and from a later one of the id. But an id is used again only after its epoch is complete.
     """
     return (
-        isinstance(sight.description, Description)
-        and sight.description.state in ABORTED_STATES
-        and _stands_at(transaction, sight.description, _raised_by_commit(transaction) + 1)
+        isinstance(snapshot.description, Description)
+        and snapshot.description.state in ABORTED_STATES
+        and _stands_at(transaction, snapshot.description, _raised_by_commit(transaction) + 1)
     )
 
 
-def is_complete(transaction: Transaction, sight: Sight) -> bool:
-    """The transaction is committed, and its id was not used again."""
-    description = sight.description
+def is_complete(transaction: Transaction, snapshot: TransactionSnapshot) -> bool:
+    """Whether the transaction is committed, and its id was not used again."""
+    description = snapshot.description
     return (
         isinstance(description, Description)
         and description.state == "CompleteCommit"
@@ -104,14 +107,14 @@ def is_complete(transaction: Transaction, sight: Sight) -> bool:
     )
 
 
-def unsettled(one: Committable, sights: Mapping[str, Sight]) -> str | None:
-    """What is still going on with a committed transaction; None when the coordinator's answer is final."""
-    sight = sights.get(one.resource)
-    if sight is None:
-        return "its coordinator has not told of it"
-    if was_opened_again(Transaction.of(one), sight):
-        return "writing it again has not ended"
-    description = sight.description
+def unsettled(one: Committable, snapshots: Mapping[str, TransactionSnapshot]) -> str | None:
+    """What is still under way with a committed transaction, as text; None if the coordinator's answer is final."""
+    snapshot = snapshots.get(one.resource)
+    if snapshot is None:
+        return "its coordinator has not answered"
+    if was_opened_again(Transaction.of(one), snapshot):
+        return "its commit records are still being written again"
+    description = snapshot.description
     if isinstance(description, Reply):
         return f"the coordinator says {description}" if description.name in RETRIABLE else None
     return f"the coordinator is at {description.state}" if description.state.startswith("Prepare") else None

@@ -1,9 +1,9 @@
-"""Whether what Kafka calls committed is committed in every partition; where that may not be so it is written again.
+"""Checks that a committed transaction has its commit record in every partition, and writes missing records again.
 
-Why that is a question, and the requests, stand in `tpc.sinks.kafka.cluster.commit_records`; what is suspected, in
-`commit_evidence`. The coordinator is asked for the leaders of partitions before EndTxn, and again when it calls the
-transaction complete: that takes no further right. Writing again what is there changes nothing for readers. EndTxn never
-waits for a leader: meanwhile an open transaction runs into its timeout.
+`tpc.sinks.kafka.cluster.commit_records` says why a record can be missing, and has the requests; `commit_evidence`
+decides which partitions are suspected. The coordinator is asked for the leaders of partitions before EndTxn, and again
+when it reports the transaction as complete; that needs no further right. A record that is written twice changes nothing
+for readers. EndTxn never waits for a leader, since an open transaction could reach its timeout meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from tpc.errors import TransientError
 from tpc.sink import Committable, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import NONE, RAISING_VERSION, Description, Transaction
-from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight, look, write_again
+from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, TransactionSnapshot, look, write_again
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, partition_of
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.commit_evidence import (
@@ -33,16 +33,16 @@ from tpc.support.deadlines import Deadline, until
 
 logger = logging.getLogger(__name__)
 
-Sights = Mapping[str, Sight]
-"""By transactional id."""
+Snapshots = Mapping[str, TransactionSnapshot]
+"""Transactional id -> snapshot."""
 
 SAID = "Kafka says committed, and not every partition is known to show it"
 
 
 class Completeness:
-    """Of the transactions of one sink. `topic`: of rows whose committable names none.
+    """The completeness of the transactions of one sink. `topic`: for rows whose committable names none.
 
-    Calls end within `patience_s`, and what requests under way then may still take. A right that is missing is a
+    Calls end within `patience_s`, plus the time of requests that are under way then. A missing right raises
     `ConfigurationError`.
     """
 
@@ -61,33 +61,35 @@ class Completeness:
         self._consumer_group = consumer_group
         self._patience_s = patience_s
         self._deadline = Deadline(patience_s)
-        """Of the call under way: however much there is to ask, it does not wait longer."""
+        """The deadline of the call under way, for all of its requests together."""
         self._baselines: dict[Transaction, Baseline] = {}
-        """Of branches that are not confirmed yet: what was seen before their commit records were to be written."""
-        self.sights: Sights = {}
-        """What the last `confirmed` has seen of the branches, when they were complete."""
+        """For branches that are not confirmed yet: the snapshot from before their commit records were written."""
+        self.snapshots: Snapshots = {}
+        """The snapshots of the last `confirmed`, when its branches were complete."""
 
     def before_commit(self, committables: Sequence[Committable]) -> None:
-        """Remember what coordinators see; of one that does not answer, nothing, so that all of it is suspected later.
+        """Keep the coordinators' snapshots. Without an answer there is none, and all partitions are suspected later.
 
-        A writing again that its process did not live to end is ended first.
+        Commit records that a dead process had begun to write again are finished first.
         """
         self._deadline = Deadline(self._patience_s)
         transactions = [Transaction.of(one) for one in committables]
         self._baselines = {one: self._baselines[one] for one in transactions if one in self._baselines}
-        sights: Sights = {}
+        snapshots: Snapshots = {}
         with suppress(TransientError):
-            sights = self._look(committables)
-        begun = [one for one in committables if is_being_written_again(Transaction.of(one), sights.get(one.resource))]
-        again = [self._missing(one, sights[one.resource], None) for one in begun]
+            snapshots = self._look(committables)
+        begun = [
+            one for one in committables if is_being_written_again(Transaction.of(one), snapshots.get(one.resource))
+        ]
+        again = [self._missing(one, snapshots[one.resource], None) for one in begun]
         write_again(self._client, again, self._deadline.remaining_s)
         for one, transaction in zip(committables, transactions, strict=True):
-            sight = sights.get(one.resource)
-            if sight is not None and is_open(sight) and one not in begun:
-                self._baselines.setdefault(transaction, Baseline.of_open(sight))
+            snapshot = snapshots.get(one.resource)
+            if snapshot is not None and is_open(snapshot) and one not in begun:
+                self._baselines.setdefault(transaction, Baseline.of_open(snapshot))
 
     def confirmed(self, committables: Sequence[Committable], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes, where a commit counts only when every partition shows it; else it is unknown, and asked again.
+        """The outcomes, with UNKNOWN for a commit that a partition may lack; the commit is then sent again.
 
         `committables` have been committed just now, or before.
         """
@@ -100,7 +102,7 @@ class Completeness:
             return all(doubt.contradiction for doubt in doubts.values())
 
         self._deadline = Deadline(self._patience_s)
-        self.sights = {}
+        self.snapshots = {}
         if committed:
             until(settled, self._patience_s)
         for one in committed:
@@ -112,26 +114,27 @@ class Completeness:
         ]
 
     def write_groups_again(self, committables: Sequence[Committable]) -> dict[str, Outcome]:
-        """Of branches that `confirmed` has just seen complete. Returns which of them are in doubt since, by id.
+        """Write the groups' records again, for branches that `confirmed` has just seen complete.
 
-        An id may then still be open: whoever called it committed would leave it to an abort.
+        Returns those that are in doubt after that, by id: their ids may still be open. If they were reported as
+        committed, an abort could end them.
         """
         self._deadline = Deadline(self._patience_s)
-        complete = [one for one in committables if is_complete(Transaction.of(one), self.sights[one.resource])]
-        again = [self._missing(one, self.sights[one.resource], set()) for one in complete]
+        complete = [one for one in committables if is_complete(Transaction.of(one), self.snapshots[one.resource])]
+        again = [self._missing(one, self.snapshots[one.resource], set()) for one in complete]
         replies = write_again(self._client, again, self._deadline.remaining_s)
         then = self._look_until_final(complete)
-        doubts = {one.resource: _doubt("its id stands otherwise by now") for one in committables if one not in complete}
+        doubts = {one.resource: _doubt("its id has another state now") for one in committables if one not in complete}
         for one, reply in zip(complete, replies, strict=True):
             if reply.name != NONE:
-                doubts[one.resource] = _doubt(f"writing its groups again was answered {reply}")
+                doubts[one.resource] = _doubt(f"the answer to writing its groups again was {reply}")
             elif told := unsettled(one, then):
                 doubts[one.resource] = _doubt(told)
         return doubts
 
     def _doubts(self, committed: Sequence[Committable]) -> dict[str, Outcome]:
-        """Why a commit cannot be called one yet, by id."""
-        after = self.sights = self._look_until_final(committed)
+        """Why a commit does not count yet, by id."""
+        after = self.snapshots = self._look_until_final(committed)
         doubts = {one.resource: _doubt(told) for one in committed if (told := unsettled(one, after))}
         for one in committed:
             if one.resource not in doubts and was_aborted_afterwards(Transaction.of(one), after[one.resource]):
@@ -147,7 +150,7 @@ class Completeness:
         return doubts
 
     def _written_again(
-        self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]], after: Sights
+        self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]], after: Snapshots
     ) -> dict[str, Outcome]:
         doubts = {}
         ready = []
@@ -156,9 +159,9 @@ class Completeness:
                 doubts[one.resource] = _doubt(f"partition {gone[0][1]} of {gone[0][0]} has no leader to write it")
             else:
                 ready.append(one)
-        # Before its id is open: an abort of that would else look like the end of the branch, and take the marker along.
+        # Before its id is opened: an abort would otherwise look like the end of the branch, and delete the marker.
         for one in self._shown.put_where_lost(ready):
-            doubts[one.resource] = _doubt("its marker does not show, and its id is not opened without that")
+            doubts[one.resource] = _doubt("its marker is not visible, and its id is not opened before that")
             ready.remove(one)
         missing = [self._missing(one, after[one.resource], suspected[one.resource]) for one in ready]
         replies = write_again(self._client, missing, self._deadline.remaining_s)
@@ -167,7 +170,7 @@ class Completeness:
                 baseline = Baseline(after[one.resource], frozenset(suspected[one.resource]))
                 self._baselines[Transaction.of(one)] = baseline
             else:
-                doubts[one.resource] = _doubt(f"writing it again was answered {reply}")
+                doubts[one.resource] = _doubt(f"the answer to writing it again was {reply}")
         then = self._look_until_final(ready) if ready else {}
         for one in ready:
             if one.resource in doubts:
@@ -178,48 +181,48 @@ class Completeness:
                 doubts[one.resource] = _doubt("leaders have changed while it was written again")
         return doubts
 
-    def _suspected(self, one: Committable, after: Sight) -> set[Partition]:
-        """Of the partitions of groups only those where this transaction has offsets."""
+    def _suspected(self, one: Committable, after: TransactionSnapshot) -> set[Partition]:
+        """The suspected partitions; of those of groups only those in which this transaction has offsets."""
         transaction = Transaction.of(one)
         count = sum(topic == GROUPS_TOPIC for topic, _ in after.leader_epochs)
         own = {(GROUPS_TOPIC, partition_of(group, count)) for group in self._groups(one)} if count else set()
         found = suspects(transaction, self._baselines.get(transaction), after)
         return {each for each in found if each[0] != GROUPS_TOPIC or each in own}
 
-    def _missing(self, one: Committable, sight: Sight, partitions: set[Partition] | None) -> Missing:
-        """`partitions`: None for all that the coordinator knows of."""
-        transaction, description = Transaction.of(one), sight.description
+    def _missing(self, one: Committable, snapshot: TransactionSnapshot, partitions: set[Partition] | None) -> Missing:
+        """The records to write; `partitions` None: of all partitions that the coordinator knows."""
+        transaction, description = Transaction.of(one), snapshot.description
         assert isinstance(description, Description)
-        # EndTxn 5 would raise the epoch once more, and the branch's own could no longer be asked for.
+        # EndTxn 5 would raise the epoch once more, and the branch's own epoch could no longer be recognised.
         version = min(transaction.endtxn_version, RAISING_VERSION - 1)
         stands = Transaction(one.resource, description.producer_id, description.producer_epoch, version)
-        return Missing(stands, sight.leader_epochs.keys() if partitions is None else partitions, self._groups(one))
+        return Missing(stands, snapshot.leader_epochs.keys() if partitions is None else partitions, self._groups(one))
 
     def _groups(self, one: Committable) -> list[str]:
-        """The user's, and the marker's."""
+        """The user's group, and the marker's."""
         return [*([] if self._consumer_group is None else [self._consumer_group]), one.resource]
 
-    def _look(self, committables: Sequence[Committable]) -> Sights:
+    def _look(self, committables: Sequence[Committable]) -> Snapshots:
         """Raises `TransientError`."""
         fixed = [] if self._topic is None else [self._topic]
         topics = {topic for one in committables for topic in one.data.get("topics", fixed)}
         return look(self._client, [one.resource for one in committables], sorted(topics | {GROUPS_TOPIC}))
 
-    def _look_until_final(self, committables: Sequence[Committable]) -> Sights:
-        """What is seen when no transaction is in between any more, or briefly later."""
-        sights: Sights = {}
+    def _look_until_final(self, committables: Sequence[Committable]) -> Snapshots:
+        """The snapshots once no transaction is being ended any more, or at the deadline."""
+        snapshots: Snapshots = {}
 
         def final() -> bool:
-            nonlocal sights
+            nonlocal snapshots
             with suppress(TransientError):
-                sights = self._look(committables)
-            return not any(unsettled(one, sights) for one in committables)
+                snapshots = self._look(committables)
+            return not any(unsettled(one, snapshots) for one in committables)
 
         until(final, self._deadline.remaining_s)
-        return sights
+        return snapshots
 
     def _tell(self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]]) -> None:
-        """A warning where leaders have changed. What somebody else had ended is written again without a word."""
+        """Log a warning if leaders have changed. Records of a transaction that another process ended are not logged."""
         changed = [one for one in again if Transaction.of(one) in self._baselines]
         if changed:
             partitions = sorted({each for one in changed for each in suspected[one.resource]})
@@ -235,8 +238,8 @@ class Completeness:
 
 
 ABORTED_AFTERWARDS = (
-    "its commit records were being written again when its process died or brokers went away, and that was ended by an "
-    "abort then: if partitions had been left out, their rows are lost; compare the rows of the epoch with the topics"
+    "its commit records were being written again when its process died or brokers went down, and an abort ended that: "
+    "if partitions had been left out, their rows are lost; compare the rows of the epoch with the topics"
 )
 
 

@@ -1,6 +1,6 @@
-"""How the driver ends transactions that workers have prepared: EndTxn, then the evidence or the fence.
+"""Ends transactions that workers have prepared: EndTxn, then the evidence or the fence.
 
-Needs nothing but committables. What an answer means for a branch is judged in `verdicts`.
+It needs only committables. `verdicts` decides what an answer means for a branch.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence
 from tpc.support.deadlines import patiently, until
 
 BRIEFLY_S = 5.0
-"""How long `commit` and `abort` ask again while a coordinator moves or ends a transaction: milliseconds, normally."""
+"""How long `commit` and `abort` retry while a coordinator moves or ends a transaction; normally milliseconds."""
 
 GONE = frozenset({NONE, "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", NOT_FOUND})
-"""Answers to an abort after which nothing of the branch is open."""
+"""Answers to an abort that prove that nothing of the branch is open."""
 
 
 class TransactionEnding:
     """Commits and aborts branches of one sink of one pipeline.
 
-    `transaction_timeout_ms` is asked for what an id gets when it is fenced.
+    `transaction_timeout_ms` returns the timeout that an id gets when it is fenced.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class TransactionEnding:
         self._transaction_timeout_ms = transaction_timeout_ms
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """All EndTxn requests at once; ambiguous answers are settled by marker and description.
+        """Send all EndTxn requests at once; marker and description settle ambiguous answers.
 
-        A commit counts when every partition shows it, and its marker.
+        A commit counts once all its partitions and its marker show it.
         """
         try:
             self._completeness.before_commit(committables)
@@ -73,11 +73,11 @@ class TransactionEnding:
         outcomes = self._commit(committables)
         try:
             outcomes = self._completeness.confirmed(committables, outcomes)
-            sights, complete = self._completeness.sights, self._completeness.write_groups_again
-            return self._shown.confirmed(committables, outcomes, sights, complete)
+            snapshots, complete = self._completeness.snapshots, self._completeness.write_groups_again
+            return self._shown.confirmed(committables, outcomes, snapshots, complete)
         except (ConfigurationError, TransientError) as error:
             doubt = Outcome(
-                Verdict.UNKNOWN, f"whether every partition and its marker show it is not known: {error.what}"
+                Verdict.UNKNOWN, f"it is unknown whether every partition and its marker show it: {error.what}"
             )
             return [doubt if outcome.settled else outcome for outcome in outcomes]
 
@@ -90,8 +90,8 @@ class TransactionEnding:
         try:
             committed = patiently(lambda: self._markers.committed(names), BRIEFLY_S)
             described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
-        except (ConfigurationError, TransientError) as error:  # a right may have been taken away
-            doubt = Outcome(Verdict.UNKNOWN, f"the evidence could not be asked for: {error.what}")
+        except (ConfigurationError, TransientError) as error:  # a right may have been revoked
+            doubt = Outcome(Verdict.UNKNOWN, f"the evidence could not be read: {error.what}")
             return [doubt if outcome is None else outcome for outcome in outcomes]
         return [
             outcome
@@ -107,11 +107,11 @@ class TransactionEnding:
         ]
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
-        """Undo branches and shut their writers out.
+        """Undo branches and fence their writers.
 
-        EndTxn 5 ends exactly the transaction a committable names and raises its epoch. Of a branch in doubt only the
-        id is known, and EndTxn 3 and 4 leave the epoch as it is, so that late rows would open it again: these are
-        fenced. Raises `HistoryMismatchError` when a branch turns out to be committed.
+        EndTxn 5 ends exactly the transaction of a committable and raises its epoch. Of a branch in doubt only the id is
+        known, and EndTxn 3 and 4 do not raise the epoch, so that late rows would open the transaction again: these are
+        fenced. Raises `HistoryMismatchError` if a branch turns out to be committed.
         """
         prepared = [branch for branch in branches if isinstance(branch, Committable)]
         exact = [branch for branch in prepared if Transaction.of(branch).endtxn_version >= 5]
@@ -123,7 +123,7 @@ class TransactionEnding:
                 self._fence(branch.resource)
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Abort what is open of these branches; then markers and descriptions tell the outcome of each."""
+        """Abort what is open of these branches; then markers and descriptions show the outcome of each."""
         transactions = [Transaction.of(committable) for committable in committables]
         exact = [one for one in transactions if one.endtxn_version >= 5]
         replies = dict(zip((one.transactional_id for one in exact), self._end(exact, commit=False), strict=True))
@@ -134,7 +134,7 @@ class TransactionEnding:
             if transaction.transactional_id not in replies:
                 self._fence(transaction.transactional_id)
         names = [one.transactional_id for one in transactions]
-        # One that is pending is not waited for: what is complete is described so.
+        # Pending markers are not waited for: the description shows whether the transaction is complete.
         shown = patiently(lambda: self._markers.shown(names), BRIEFLY_S)
         described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
         return [
@@ -159,12 +159,12 @@ class TransactionEnding:
                 pipeline=str(self._pipeline),
                 epoch=branch.handle.epoch,
                 sink=self._name,
-                remedy="find out who committed it: another coordinator on a copied log, or somebody by hand.",
+                remedy="find out who committed it: another coordinator on a copied log, or a person.",
             )
         raise self._transient(branch.handle, f"Kafka did not abort {branch.resource}: {reply}")
 
     def _fence(self, transactional_id: str) -> None:
-        """Abort what is open under an id, until it is described as done. Raises `ConfigurationError` for a refusal."""
+        """Abort what is open under an id, and wait until that is done. Raises `ConfigurationError` for a refusal."""
         timeout_ms = self._transaction_timeout_ms()
         told = ""
 
@@ -192,14 +192,14 @@ class TransactionEnding:
             )
 
     def _require_allowed(self, transactional_id: str, reply: Reply, operation: str) -> None:
-        """A right is not granted by waiting for it."""
+        """Raise `ConfigurationError` for a missing right, since waiting does not help."""
         if is_refused(reply):
             right = Right("transactional-id", OURS, operation)
             error = lacking([right], so=f"the transaction {transactional_id} cannot be aborted")
             raise error.located(pipeline=str(self._pipeline), sink=self._name)
 
     def _end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
-        """EndTxn for all; answers that pass within milliseconds are asked for again, briefly."""
+        """Send EndTxn for all; requests with retriable answers are repeated, at most for `BRIEFLY_S`."""
         replies = [Reply(UNANSWERED)] * len(transactions)
         left = list(range(len(transactions)))
 

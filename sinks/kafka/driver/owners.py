@@ -1,10 +1,10 @@
 """Owner entries of the Kafka sinks: one committed offset in a consumer group of its own per pipeline and sink.
 
-The group is called `{pipeline prefix}owner~{sink}`, two fields fewer than a transactional id or marker group has, so
-that neither recovery nor pruning ever takes it for one. Its offset is the generation, the metadata the whole entry.
-Kafka cannot compare and set an offset: what stands there is read first, and of two coordinators at one moment the
-later writer stays. Brokers forget the group after `offsets.retention.minutes` without a commit (7 days by default);
-a coordinator writes its entry again every few hours.
+The group's name is `{pipeline prefix}owner~{sink}`. It has two fields fewer than a transactional id or marker group, so
+that neither recovery nor pruning takes it for one. Its offset is the generation, its metadata the whole entry. Kafka
+cannot compare and set an offset: the entry is read first, and of two coordinators at one moment the later writer
+remains. Brokers delete the group after `offsets.retention.minutes` without a commit (7 days by default), so a
+coordinator writes its entry again every few hours.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def owner_group(pipeline: PipelineId, sink: str) -> str:
 
 
 class Owners:
-    """Reads and writes owner entries. `topic`: whose partition 0 the offsets name; None: Kafka's topic of groups.
+    """Reads and writes owner entries. `topic`: the offsets name its partition 0; None: Kafka's topic of groups.
 
-    Calls raise `TransientError`, also while a coordinator is loading or moving: ask again.
+    Calls raise `TransientError`, also while a coordinator is loading or moving; they may be repeated.
     """
 
     def __init__(self, cluster: KafkaCluster, client: RawClient, topic: str | None) -> None:
@@ -58,14 +58,14 @@ class Owners:
         return entries
 
     def replace(self, pipeline: PipelineId, sink: str, owner: Owner, before: Owner | None) -> bool:
-        """Write `owner` if `before`, or `owner` itself, was read a moment before; False for another entry, or none.
+        """Write `owner` if `before`, or `owner` itself, was read just before; False for another entry, or none.
 
-        Raises `ConfigurationError` when there is no such topic, or when the user may not.
+        Raises `ConfigurationError` if there is no such topic, or if the user may not write it.
         """
         stored = self.read(pipeline, sink)
         if not is_same_term(stored, before) and not is_same_term(stored, owner):
             return False
-        # The topic of groups is made by the first question for one; a broker may know it a moment later.
+        # The first request for a group creates the topic of groups; a broker may know it only a moment later.
         if self._topic != GROUPS_TOPIC and self._cluster.partitions(self._topic) is None:
             raise ConfigurationError(
                 f"Kafka has no topic {self._topic!r}, or this user may not see it",
@@ -79,6 +79,6 @@ class Owners:
 
 
 def _newest(group: str, offsets: list[Offset]) -> Owner | None:
-    """Of several (the sink's topic has changed) the entry of the highest generation."""
+    """The entry of the highest generation; there are several if the sink's topic has changed."""
     entries = [from_text(offset.metadata, f"consumer group {group}") for offset in offsets]
     return max(entries, key=lambda owner: (owner.generation, owner.since), default=None)

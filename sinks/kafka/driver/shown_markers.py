@@ -1,10 +1,10 @@
-"""Whether a committed branch's marker shows; where its group's coordinator has lost it, it is put again.
+"""Checks that a committed branch's marker is visible, and puts it again if its group's coordinator has lost it.
 
-A group's coordinator holds the offsets of an open transaction in its memory, and makes them again from its log wherever
-it becomes the leader. A broker that came back from a SIGKILL has been seen to call a transaction complete and to show
-the offset before it ever after (once, on Kafka 4.3.1; why is not known). So a marker is looked for when the partitions
-of groups have changed leaders since all of an epoch showed, and costs nothing otherwise. That the rows' own partitions
-show the commit is the affair of `completeness`.
+A group's coordinator keeps the offsets of an open transaction in memory, and rebuilds them from its log wherever it
+becomes the leader. Once, on Kafka 4.3.1, a broker that came back from a SIGKILL reported a transaction as complete, and
+kept reporting the offset before it; the cause is unknown. So markers are checked if the partitions of groups have
+changed leaders since all markers of an epoch were visible; otherwise nothing is asked. `completeness` checks the
+partitions of the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
+from tpc.sinks.kafka.cluster.commit_records import Partition, TransactionSnapshot
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.group_offsets import Offset, commit_offset
 from tpc.sinks.kafka.cluster.markers import Markers
@@ -24,17 +24,17 @@ from tpc.support.deadlines import patiently, until
 logger = logging.getLogger(__name__)
 
 SHOWS_WITHIN_S = 1.0
-"""A marker that does not show so long after its transaction is complete is taken for lost: milliseconds, normally."""
+"""A marker that is not visible so long after its transaction is complete counts as lost; normally milliseconds."""
 
 WriteGroupsAgain = Callable[[Sequence[Committable]], dict[str, Outcome]]
 """Writes the commit records of groups again, which completes an offset that a coordinator still holds as pending.
 
-Returns which branches are in doubt since, by id.
+Returns the branches that are in doubt after that, by id.
 """
 
 
 class ShownMarkers:
-    """Of one sink. `marker_topic`: what markers name. Who does not answer is asked again for `patience_s`."""
+    """The visible markers of one sink. `marker_topic`: the topic in markers. Requests are retried for `patience_s`."""
 
     def __init__(
         self,
@@ -49,23 +49,23 @@ class ShownMarkers:
         self._marker_topic = marker_topic
         self._patience_s = patience_s
         self._led: dict[tuple[int, Partition], int | None] = {}
-        """The leader epochs of the partitions of groups when all of an epoch showed, as each broker saw them."""
+        """The leader epochs of the partitions of groups when all markers of an epoch were visible, by broker."""
         self.put_again: set[str] = set()
-        """Ids never to be used again: a put whose answer was lost may still come, after their next marker."""
+        """Ids never to be used again: a put whose answer was lost may still arrive, after their next marker."""
 
     def confirmed(
         self,
         committables: Sequence[Committable],
         outcomes: Sequence[Outcome],
-        sights: Mapping[str, Sight],
+        snapshots: Mapping[str, TransactionSnapshot],
         write_groups_again: WriteGroupsAgain,
     ) -> list[Outcome]:
-        """The outcomes, where a commit counts only when its marker shows. `sights` were seen after the commits.
+        """The outcomes, with UNKNOWN for a commit whose marker is not visible. `snapshots` are from after the commits.
 
-        Raises `TransientError`, and `ConfigurationError` for a right that is missing.
+        Raises `TransientError`, and `ConfigurationError` for a missing right.
         """
         settled = [one for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
-        led = _leader_epochs([sights[one.resource] for one in settled if one.resource in sights])
+        led = _leader_epochs([snapshots[one.resource] for one in settled if one.resource in snapshots])
         if not settled or self._is_as_before(led):
             return list(outcomes)
         doubts = self._doubts(settled, write_groups_again)
@@ -78,14 +78,14 @@ class ShownMarkers:
         ]
 
     def put_where_lost(self, complete: Sequence[Committable]) -> list[Committable]:
-        """Of branches whose transactions are complete: those whose markers do not show even so. Raises as above."""
+        """Put lost markers again, of complete transactions. Returns branches whose markers are still not visible."""
         lost = self._not_shown(complete)
         for one in lost:
             self._put_again(one)
         return self._not_shown(lost)
 
     def _doubts(self, settled: Sequence[Committable], write_groups_again: WriteGroupsAgain) -> dict[str, Outcome]:
-        """Which branches do not count as committed yet, by id, after what is lost was put again."""
+        """The branches that do not count as committed yet, by id, after lost markers were put again."""
         not_shown = self.put_where_lost(settled)
         told = "Kafka says committed, and group {} does not show it"
         doubts = {one.resource: Outcome(Verdict.UNKNOWN, told.format(one.resource)) for one in not_shown}
@@ -94,11 +94,11 @@ class ShownMarkers:
         return doubts | write_groups_again([one for one in shown if one.resource in held]) if held else doubts
 
     def _is_as_before(self, led: Mapping[tuple[int, Partition], int | None]) -> bool:
-        """Whether every partition of groups is known to have had one leader since all of an epoch showed."""
+        """Whether no partition of groups has changed its leader since all markers of an epoch were visible."""
         return bool(led) and all(epoch is not None and self._led.get(each) == epoch for each, epoch in led.items())
 
     def _not_shown(self, settled: Sequence[Committable]) -> list[Committable]:
-        """Those whose markers have not come in time."""
+        """Those whose markers have not become visible in time."""
         missing = list(settled)
 
         def all_shown() -> bool:
@@ -111,21 +111,21 @@ class ShownMarkers:
         return missing
 
     def _put_again(self, one: Committable) -> None:
-        """Outside of a transaction, into the group of an id of this epoch, which no successor of this process uses."""
+        """Put a marker outside of a transaction, into a group of this epoch, which no later generation uses."""
         self.put_again.add(one.resource)
         marker = Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
         patiently(partial(commit_offset, self._client, one.resource, marker), self._patience_s)
         logger.warning(
-            "epoch %s is committed in sink %s, and the brokers do not show its marker: it is put again",
+            "epoch %s is committed in sink %s, but the brokers do not show its marker: it is put again",
             one.handle.epoch,
             one.handle.sink,
         )
 
 
-def _leader_epochs(sights: Sequence[Sight]) -> dict[tuple[int, Partition], int | None]:
+def _leader_epochs(snapshots: Sequence[TransactionSnapshot]) -> dict[tuple[int, Partition], int | None]:
     return {
-        (sight.node, each): epoch
-        for sight in sights
-        for each, epoch in sight.leader_epochs.items()
+        (snapshot.node, each): epoch
+        for snapshot in snapshots
+        for each, epoch in snapshot.leader_epochs.items()
         if each[0] == GROUPS_TOPIC
     }

@@ -1,8 +1,7 @@
-"""What a broker's answer to EndTxn(commit) means for a decided branch. Pure: answers and evidence in, outcome out.
+"""What a broker's answer to EndTxn(commit) means for a decided branch. Pure functions of answers and evidence.
 
-The table was measured on Kafka 4.3.1. Most answers speak for themselves; the others are settled by the marker,
-which proves a commit, and by the coordinator's description, which can prove an abort. A missing marker alone proves
-nothing.
+The table was measured on Kafka 4.3.1. Most answers are unambiguous. The others are settled by the marker, which proves
+a commit, and by the coordinator's description, which can prove an abort. A missing marker alone proves nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from tpc.sink import GivenUp, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import NONE, NOT_FOUND, Description, Reply, Transaction
 
 AMBIGUOUS = frozenset({"INVALID_TXN_STATE", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
-"""Answers that leave open whether the branch was committed or aborted before."""
+"""Answers that do not show whether the branch was committed or aborted before."""
 
 ABORTED_STATES = frozenset({"CompleteAbort", "PrepareAbort", "PrepareEpochFence"})
-"""States of a coordinator that lead to an abort and nowhere else."""
+"""States of a coordinator that can only lead to an abort."""
 
 
 COMMITTED_STATES = frozenset({"CompleteCommit", "PrepareCommit"})
-"""States that lead to a commit and nowhere else."""
+"""States that can only lead to a commit."""
 
 
 def verdict_of_reply(reply: Reply) -> Outcome | None:
-    """The outcome that the answer alone proves; None when marker and description have to be asked."""
+    """The outcome that the answer alone proves; None if marker and description are needed."""
     if reply.name == NONE:
         return Outcome(Verdict.COMMITTED)
     if reply.name in AMBIGUOUS:
@@ -40,7 +39,7 @@ def verdict_of_evidence(
     committed: Set[str],
     description: Description | Reply,
 ) -> Outcome:
-    """The outcome of an ambiguous answer, given the handles that the id's marker names and the id's description.
+    """The outcome of an ambiguous answer, given the handles in the id's marker and the id's description.
 
     With EndTxn 5, INVALID_TXN_STATE is itself positive evidence: a committed transaction answers NONE until its id is
     used again, and then PRODUCER_FENCED.
@@ -51,12 +50,12 @@ def verdict_of_evidence(
         return Outcome(Verdict.LOST, f"the broker answered {reply} to EndTxn 5: {_told(description)}")
     if _shows_abort(transaction, description):
         return Outcome(Verdict.LOST, f"the broker answered {reply}: {_told(description)}")
-    told = f"the broker answered {reply}, no marker is there, and {_told(description)}"
+    told = f"the broker answered {reply}, there is no marker, and {_told(description)}"
     if isinstance(description, Description):
         return Outcome(Verdict.UNKNOWN, told, contradiction=True)
     if description.name == NOT_FOUND:
         return Outcome(Verdict.UNKNOWN, f"{told}: {_forgotten(handle, transaction)}", contradiction=True)
-    # One that is missing for a moment, or refused, comes back.
+    # Another answer is temporary: the marker or the description may be back at the next attempt.
     return Outcome(Verdict.UNKNOWN, told)
 
 
@@ -67,9 +66,9 @@ def end_of_given_up(
     committed: Set[str],
     description: Description | Reply,
 ) -> GivenUp:
-    """The outcome of a branch after its abort was asked for; `reply` is the answer to EndTxn 5, if that was sent.
+    """The outcome of a branch after a request for its abort; `reply` is the answer to EndTxn 5, if that was sent.
 
-    NONE says that it is aborted, now or before. Where the id has expired and the marker too, nobody knows.
+    NONE says that it is aborted, now or before. If both the id and the marker have expired, the outcome is unknown.
     """
     if str(handle) in committed:
         return GivenUp.COMMITTED
@@ -83,7 +82,7 @@ def end_of_given_up(
 def _shows_abort(transaction: Transaction, description: Description | Reply) -> bool:
     """Whether the id is described as aborted with this transaction's producer id and epoch.
 
-    A timeout and a fencing abort raise the epoch by one. A higher one belongs to a later transaction of the id.
+    A timeout and a fencing abort raise the epoch by one. A higher epoch belongs to a later transaction of the id.
     """
     return _describes(transaction, description, ABORTED_STATES)
 

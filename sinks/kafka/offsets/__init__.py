@@ -1,1 +1,1 @@
-"""The source offsets of an epoch as one more branch: a consumer group moves together with the sinks."""
+"""The source offsets of an epoch as one more branch: a consumer group is committed together with the sinks."""

@@ -1,4 +1,4 @@
-"""The driver's half of the offsets sink: prepares the branch of an epoch; all else is as for any Kafka sink."""
+"""The committer of the offsets sink: it also prepares the branch of an epoch; otherwise as for any Kafka sink."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tpc.support.deadlines import patiently
 
 
 class KafkaOffsetsCommitter(TransactionCommitter):
-    """Commits, aborts and lists the offset branches of one pipeline, and makes them, for consumer group `group`."""
+    """Prepares, commits, aborts and lists the offset branches of one pipeline, for consumer group `group`."""
 
     def __init__(self, sink: TransactionalSink, pipeline: PipelineId, *, group: str) -> None:
         super().__init__(sink, pipeline)
         self._group = group
 
     def check_target(self, context: CheckContext) -> None:
-        """Nobody consumes with the group. The schema of the pipeline's rows plays no part."""
-        # The first question about a group on a new cluster is answered "not coordinator": its topic is being made.
+        """Check that no consumer is in the group. The schema of the pipeline's rows does not matter."""
+        # On a new cluster the first request about a group is answered "not coordinator": its topic is being created.
         members = patiently(lambda: self._cluster.group_members(self._group), self._sink.timeout_s)
         if members:
             raise ConfigurationError(
@@ -36,10 +36,10 @@ class KafkaOffsetsCommitter(TransactionCommitter):
     def prepare_offsets(
         self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject | None = None
     ) -> Committable | None:
-        """Prepare the epoch's end offsets (the next to read, per topic and partition); None when there are none.
+        """Prepare the epoch's end offsets (the next to read, per topic and partition); None if there are none.
 
-        Called again with the same offsets and another handle it replaces a lost branch. `hint` is `hint()` when not
-        given. Raises `TransientError`; the branch is then aborted.
+        A call with the same offsets and another handle replaces a lost branch. `hint` is `hint()` by default. Raises
+        `TransientError`; the branch is then aborted.
         """
         writer = KafkaOffsetsWriter(
             self._sink, handle, SCHEMA, self.hint() if hint is None else hint, group=self._group

@@ -1,8 +1,8 @@
-"""The source offsets of an epoch as one more branch: a consumer group moves together with the sinks.
+"""The source offsets of an epoch as one more branch: a consumer group is committed together with the sinks.
 
-The driver writes it, in a Kafka transaction of its own without messages: the offsets to the user's group, and the
-marker. Lag tools see the pipeline's progress when the epoch is committed and not before. A lost branch is prepared
-again from the same offsets, without a replay.
+The coordinator's process writes it, in a Kafka transaction without messages: the offsets to the user's group, and the
+marker. Lag tools see the pipeline's progress only once the epoch is committed. A lost branch is prepared again from the
+same offsets, without a replay.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
+from tpc.parameter_types import kinds_checked
 from tpc.settings import Elsewhere
 from tpc.sink import Writer
 from tpc.sinks.kafka.kafka_python import require_kafka_python
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 class KafkaOffsetsSink(TransactionalSink):
     """Commits the offsets of Kafka sources to consumer group `group` of the cluster at `servers`.
 
-    The cluster is the one the pipeline reads from. The group must have no members: it is the pipeline's own.
+    The cluster is the one that the pipeline reads from. The group belongs to the pipeline and must have no members.
     `client`, `transaction_timeout_s` and `timeout_s` are those of `KafkaSink`.
     """
 
     kind = "kafka-offsets"
 
+    @kinds_checked
     def __init__(
         self,
         group: str,
@@ -55,13 +57,13 @@ class KafkaOffsetsSink(TransactionalSink):
         return f"KafkaOffsetsSink(group={self.group!r}, name={self.name!r}, {self.connection!r})"
 
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
-        """A writer of one branch; its rows are (topic: string, partition: int, offset: long), on the driver only."""
+        """A writer for one branch, in the coordinator's process; rows are (topic, partition: int, offset: long)."""
         from tpc.sinks.kafka.offsets.writer import KafkaOffsetsWriter
 
         return KafkaOffsetsWriter(self, handle, schema, hint, group=self.group)
 
     def committer(self, pipeline: PipelineId) -> KafkaOffsetsCommitter:
-        """The driver's half, which also prepares the branches. Raises `ConfigurationError` as `KafkaSink` does."""
+        """The committer, which also prepares the branches. Raises `ConfigurationError` as `KafkaSink` does."""
         require_kafka_python(self.name)
         from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 

@@ -1,4 +1,4 @@
-"""Source offsets into one open transaction; runs on the driver."""
+"""Writes source offsets into one open transaction; runs in the coordinator's process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def offsets_batch(offsets: Mapping[str, Mapping[int, int]]) -> pa.RecordBatch:
 
 
 class KafkaOffsetsWriter(Writer):
-    """One branch of offsets, for `group`. The marker names Kafka's topic of groups: a source's topic may be deleted."""
+    """One branch of offsets for `group`. The marker names Kafka's topic of groups: a source's topic may be deleted."""
 
     def __init__(
         self, sink: TransactionalSink, handle: Handle, schema: pa.Schema, hint: JSONObject, *, group: str
@@ -52,7 +52,7 @@ class KafkaOffsetsWriter(Writer):
         self._offsets.extend((row["topic"], row["partition"], row["offset"]) for row in rows)
 
     def prepare(self) -> Committable | None:
-        """Offsets and marker into a transaction; None without offsets."""
+        """Put offsets and marker into a transaction; None without offsets."""
         from confluent_kafka import TopicPartition
 
         if not self._offsets:
@@ -73,9 +73,9 @@ class KafkaOffsetsWriter(Writer):
 
 
 def check_offsets_schema(schema: pa.Schema) -> None:
-    """Raise `ConfigurationError` unless rows are offsets: this sink takes none of the pipeline's own rows."""
+    """Raise `ConfigurationError` unless rows are offsets: this sink does not take the pipeline's own rows."""
     if set(schema.names) != set(SCHEMA.names):
         raise ConfigurationError(
             f"a KafkaOffsetsSink takes offsets (topic, partition, offset), not rows with {', '.join(schema.names)}",
-            remedy="name it as the consumer group of the pipeline; use KafkaSink to write rows.",
+            remedy="pass it to pipeline.offsets_to(...); use KafkaSink to write rows.",
         )

@@ -1,4 +1,4 @@
-"""The settings of the client that reading exactly once rests on: nobody else may make them."""
+"""The settings of the client that reading exactly once depends on: a user may not set them."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ OURS: Mapping[str, str | bool] = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
-"""Settings of librdkafka that reading exactly once rests on."""
+"""Settings of librdkafka that reading exactly once depends on."""

@@ -1,4 +1,4 @@
-"""Where a reader of Kafka begins in each partition, and what it means that a position is not there any more."""
+"""The position at which a reader of Kafka begins in each partition, and the error for a position that is lost."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 0.1
 _DELETED = (
-    "let this user describe and read it. If it was deleted: one that is recreated under its name is refused, so bring "
-    f"it back, or {START_ANEW}."
+    "let this user describe and read it. If it was deleted: a new topic of its name is refused, so bring the old one "
+    f"back, or {START_ANEW}."
 )
 Partition: TypeAlias = "tuple[str, int]"
 Offsets: TypeAlias = "dict[Partition, int]"
@@ -27,7 +27,7 @@ Offsets: TypeAlias = "dict[Partition, int]"
 
 
 def position_of(offsets: Mapping[Partition, int], topics_read: Iterable[str] = ()) -> str:
-    """The text that is in manifests. Of `topics_read` each is there, also one without a partition to be read."""
+    """The text in manifests. It has each of `topics_read`, also one without a partition to be read."""
     topics: dict[str, dict[str, int]] = {topic: {} for topic in topics_read}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -35,27 +35,27 @@ def position_of(offsets: Mapping[Partition, int], topics_read: Iterable[str] = (
 
 
 def offsets_of(position: str) -> Offsets:
-    """The inverse."""
+    """The inverse of `position_of`."""
     topics = parse(position)
     return {(topic, int(partition)): at for topic, partitions in topics.items() for partition, at in partitions.items()}
 
 
 def topics_of(position: str) -> set[str]:
-    """The topics that were read, also those of which there was no partition to be read."""
+    """The topics that were read, also those without a partition to be read."""
     return set(parse(position))
 
 
 class Cluster:
-    """Questions to the cluster through a consumer, each with a deadline. Raises `TransientError`."""
+    """Requests to the cluster through a consumer, each with a deadline. Raises `TransientError`."""
 
     def __init__(self, consumer: Consumer, timeout_s: float) -> None:
         self._consumer = consumer
         self._timeout_s = timeout_s
 
     def partitions(self, topics: Iterable[str], known_topics: Collection[str] = ()) -> list[Partition]:
-        """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen.
+        """All partitions, in order. Raises `ConfigurationError` for a topic that is missing or invisible to the user.
 
-        Of `known_topics` events were read before: another topic of such a name would be refused.
+        `known_topics` were read before: a new topic of such a name would be refused.
         """
         found: list[Partition] = []
         for topic in topics:
@@ -69,15 +69,16 @@ class Cluster:
         return found
 
     def described(self, topic: str) -> TopicMetadata:
-        """What the cluster says of it, which may be an error."""
+        """The cluster's metadata of a topic, which may contain an error."""
         with named(f"topic {topic!r} cannot be asked for"):
             described: TopicMetadata = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
         return described
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The first offset that is there, and that after the last.
+        """The first offset, and the one after the last.
 
-        The client denies a partition that it has just described as long as it has heard of no leader: asked again.
+        While the client knows no leader of a partition, it denies the partition that it has just described, so it is
+        asked again.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -90,16 +91,16 @@ class Cluster:
                     raise _refused(error, f"the offsets of {in_words(partition)} cannot be asked for") from error
                 time.sleep(_AGAIN_S)
         if bounds is None:
-            raise TransientError(f"the offsets of {in_words(partition)} were not told within {self._timeout_s:g} s")
+            raise TransientError(f"no broker returned the offsets of {in_words(partition)} in {self._timeout_s:g} s")
         low, high = bounds
         return low, high
 
     def beginnings(
         self, found: Sequence[Partition], known: Offsets, known_topics: Collection[str], first: str
     ) -> Offsets:
-        """Where to begin in each partition that was `found`, given where one stood before.
+        """The offset at which to begin in each partition that was `found`, given the earlier offsets.
 
-        Raises `StateLostError` where the cluster no longer has what comes next.
+        Raises `StateLostError` if the cluster no longer has the next messages.
         """
         for partition in known:
             if partition not in found:
@@ -119,18 +120,18 @@ class Cluster:
         return begin
 
     def beginning_of_added(self, partition: Partition) -> int:
-        """Where a partition begins that is new in a known topic: all that was ever in it came after what was read.
+        """The begin of a new partition in a known topic: all its messages are newer than what was read.
 
-        Raises `StateLostError` where retention has been there before the reader.
+        Raises `StateLostError` if retention has deleted some of them already.
         """
         low, high = self.bounds(partition)
         if low > 0:
-            raise lost(partition, 0, f"it is new, and of what came into it {low} to {high} is left")
+            raise lost(partition, 0, f"it is new, and of its messages {low} to {high} are left")
         return low
 
 
 def assignment(offsets: Offsets) -> list[TopicPartition]:
-    """The same, as a consumer is told it."""
+    """The offsets in the form of a consumer's assignment."""
     from confluent_kafka import TopicPartition
 
     return [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
@@ -142,7 +143,7 @@ def in_words(partition: Partition) -> str:
 
 
 def lost(partition: Partition, offset: int, why: str) -> StateLostError:
-    """What comes next is gone: by retention, or because the topic was recreated."""
+    """The error for lost messages: retention has deleted them, or the topic was recreated."""
     return StateLostError(
         f"{in_words(partition)} is to be read from offset {offset} on: {why}",
         remedy=f"nothing was skipped. Bring the messages back, or {START_ANEW}.",
@@ -150,7 +151,7 @@ def lost(partition: Partition, offset: int, why: str) -> StateLostError:
 
 
 def made_consumer(settings: Mapping[str, Any]) -> Consumer:
-    """A consumer. Raises `ConfigurationError` for what librdkafka does not know."""
+    """A consumer. Raises `ConfigurationError` for a setting that librdkafka does not know."""
     from confluent_kafka import Consumer, KafkaException
 
     try:
@@ -158,13 +159,13 @@ def made_consumer(settings: Mapping[str, Any]) -> Consumer:
     except (KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"librdkafka refuses the consumer's settings: {reason_of(error)}",
-            remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
+            remedy="correct client=; the names are in librdkafka's CONFIGURATION.md.",
         ) from error
 
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Calls of a client whose errors become ours, and begin with `what`."""
+    """Turn errors of a client's calls into errors of the library that begin with `what`."""
     from confluent_kafka import KafkaException
 
     try:

@@ -1,4 +1,4 @@
-"""Reads Kafka topics for a service: all partitions, assigned by hand, from positions that the log keeps."""
+"""Reads Kafka topics for a service: all partitions, assigned explicitly, from positions that the log keeps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError, TransientError
 from tpc.identities import Identities, require_same
 from tpc.sinks.kafka.kafka_python import require_kafka_python
+from tpc.sinks.kafka.source.background_question import BackgroundQuestion
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import (
     Cluster,
@@ -38,10 +39,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _WAIT_S = 0.2
-_AT_ONCE = 1_000_000
-"""More messages than these the client refuses to be asked for."""
+_SOON_S = 0.5
+"""So long a poll waits for whether there are new partitions: brokers that are there answer sooner."""
+_AT_ONCE = 10_000
+"""The most messages that the client is asked for at once."""
+_MESSAGE_BYTES = 100
+"""Of a message without its value."""
+_FIRST_BYTES = 64 * 1024
+"""So large messages are taken to be before there was one."""
 _AHEAD = {"fetch.queue.backoff.ms": 10}
-"""A cut empties the client's queue of events at once; by itself it would rest for a second once that has been full."""
+"""A cut empties the client's queue of messages at once. By default the client pauses for 1 s after a full queue."""
 
 
 class KafkaReader(SourceReader):
@@ -56,13 +63,20 @@ class KafkaReader(SourceReader):
         self._identities: Identities = {}
         self._position: Offsets = {}
         self._next: Offsets = {}
-        """Where each partition goes on after what is polled."""
+        """The next offset of each partition after what is polled."""
         self._polled: dict[Partition, list[Message]] = {}
         self._waits = False
         """Whether anything is polled and not cut."""
+        self._bytes = 0
+        """Of what is polled and not cut."""
+        self._message_bytes = _FIRST_BYTES
+        """Of a message, on average, of those that came last."""
         self._ended: Offsets = {}
-        """Where a partition ended, of those that held no more when they were last asked."""
+        """The end of each partition that held no more at the last poll."""
         self._looked_at = 0.0
+        self._asking: Consumer | None = None
+        self._question: BackgroundQuestion[Offsets] | None = None
+        """Which partitions are new, and where they begin: asked, and not taken in yet."""
         self._counts: Mapping[str, int] = {}
 
     def seek(self, position: str | None) -> None:
@@ -70,11 +84,11 @@ class KafkaReader(SourceReader):
         known, topics = ({}, set[str]()) if position is None else (offsets_of(position), topics_of(position))
         cluster = self._cluster()
         found = self._found(cluster, topics)
-        self._identities = self._ids().ask()  # before any offset: what is recreated from now on shows
+        self._identities = self._ids().ask()  # before any offset, so that a later recreation is detected
         begin = cluster.beginnings(found, known, topics, self._source.first)
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
-        self._ended, self._waits = {}, False
+        self._ended, self._waits, self._bytes = {}, False, 0
         with self._named():
             self._consumer().assign(assignment(begin))
         self._looked_at = time.monotonic()
@@ -96,28 +110,34 @@ class KafkaReader(SourceReader):
         return {} if self._source.shard is None else self._counts
 
     def _found(self, cluster: Cluster, known_topics: Collection[str]) -> list[Partition]:
-        """The partitions that are there, and to be read by this shard."""
+        """The partitions that exist and that this shard reads."""
         found, shard = cluster.partitions(self._source.topics, known_topics), self._source.shard
         self._counts = Counter(topic for topic, _ in found)
         return found if shard is None else [partition for partition in found if shard.takes(partition[1])]
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
-        if time.monotonic() - self._looked_at >= self._source.look_again_s:
-            self._look_for_partitions()
+        self._look_for_partitions()
         return self._take_in(rows, timeout_s)
 
     def poll_ahead(self, rows: int) -> int:
-        """See `SourceReader`. For new partitions it is looked when nothing waits for it."""
+        """See `SourceReader`. It looks for no new partitions, since the end of a commit waits for this call."""
         return self._take_in(rows, 0.0)
 
     def _take_in(self, rows: int, timeout_s: float) -> int:
-        rows = min(rows, _AT_ONCE)
+        most = None if self.poll_bytes is None else self._bytes + self.poll_bytes
         # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
-        messages = self._consume(rows if self._waits else 1, timeout_s)
-        if messages and not self._waits and rows > 1:
-            messages += self._consume(rows - 1, 0)
-        return self._take(messages)
+        messages = self._consume(self._at_once(rows, most) if self._waits else 1, timeout_s)
+        taken = self._take(messages)
+        while messages and taken < rows and (most is None or self._bytes < most):
+            messages = self._consume(self._at_once(rows - taken, most), 0)
+            taken += self._take(messages)
+        return taken
+
+    def _at_once(self, rows: int, most_bytes: int | None) -> int:
+        """How many messages to ask for: no more than are expected to have so many bytes."""
+        fitting = _AT_ONCE if most_bytes is None else (most_bytes - self._bytes) // self._message_bytes
+        return max(1, min(rows, _AT_ONCE, fitting))
 
     def _consume(self, rows: int, timeout_s: float) -> list[Message]:
         with self._named():
@@ -136,11 +156,15 @@ class KafkaReader(SourceReader):
                 if ended:
                     ended.pop(partition, None)
         finally:
-            taken = 0
+            taken = came_bytes = 0
             for partition, came in polled.items():
                 if new := len(came) - before[partition]:
                     self._go_on(partition, came[-1].offset() + 1)  # type: ignore[operator]  # what was read has one
                     taken += new
+                    came_bytes += sum(map(len, came[-new:]))
+            if taken:
+                came_bytes += taken * _MESSAGE_BYTES
+                self._bytes, self._message_bytes = self._bytes + came_bytes, came_bytes // taken
         self._waits = self._waits or taken > 0
         return taken
 
@@ -148,13 +172,13 @@ class KafkaReader(SourceReader):
         self._next[partition] = max(self._next[partition], offset)
 
     def _met(self, error: KafkaError, partition: Partition, offset: int) -> None:
-        """Something else than a message: the end of a partition, which comes with its offset, or an error."""
+        """Handle an event that is not a message: the end of a partition, with its offset, or an error."""
         from confluent_kafka import KafkaError
 
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
-            # Before the end stand no more than records that no reader is given. A position on such a record looks lost
-            # once retention has taken it.
+            # Between the last message and the end there are only records that readers never get. A position on such a
+            # record would look lost once retention has deleted it.
             self._ended[partition] = offset
             self._go_on(partition, offset)
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -168,17 +192,21 @@ class KafkaReader(SourceReader):
         else:
             raise TransientError(f"{in_words(partition)} cannot be read: {error.str()}")
 
+    def polled_bytes(self) -> int:
+        """See `SourceReader`. Of the values; a key and headers are taken to be small."""
+        return self._bytes
+
     def cut(self) -> list[Part]:
         """See `SourceReader`."""
         polled = self._polled
         self._polled = {partition: [] for partition in self._polled}
-        self._position, self._waits = dict(self._next), False
+        self._position, self._waits, self._bytes = dict(self._next), False, 0
         return [part_of(p, came, self._source.decode, is_ended=p in self._ended) for p, came in polled.items()]
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
-        """See `SourceReader`. A partition that ends before `end` is waited for.
+        """See `SourceReader`. Waits for a partition that ends before `end`.
 
-        A broker that was cut off shows less than there is until it hears that another one leads.
+        A broker that was cut off reports an old end until it learns that there is another leader.
         """
         ends, deadline = offsets_of(end), Deadline(timeout_s)
         while any(self._next[p] < at for p, at in ends.items()):
@@ -206,14 +234,34 @@ class KafkaReader(SourceReader):
         if self._made is not None:
             self._made.close()
             self._made = None
+        asking, self._asking = self._asking, None
+        if asking is not None and self._question is not None:
+            self._question.at_its_end(asking.close)  # librdkafka does not allow it before
+        elif asking is not None:
+            asking.close()
 
     def _look_for_partitions(self) -> None:
-        """Take in partitions that were added; they are read from their beginning. Raises `StateLostError`."""
-        self._looked_at = time.monotonic()
+        """Take in partitions that were added; they are read from their beginning. Raises `StateLostError`.
+
+        The cluster is asked beside the polls, and its answer taken in by a later one where it does not come soon.
+        """
+        wait_s = 0.0
+        if self._question is None:
+            if time.monotonic() - self._looked_at < self._source.look_again_s:
+                return
+            self._looked_at, wait_s = time.monotonic(), _SOON_S
+            self._asking = self._asking or self._new_consumer()  # of its own: a question holds up the polls of a client
+            cluster, known = Cluster(self._asking, self._source.timeout_s), frozenset(self._next)
+            try:
+                self._question = BackgroundQuestion(lambda: self._added(cluster, known))
+            except RuntimeError as error:  # the process may have no more threads
+                logger.warning("source %s cannot look for new partitions: %s", self._source.name, error)
+                return
+        if not self._question.has_ended(wait_s):
+            return
+        question, self._question = self._question, None
         try:
-            cluster = self._cluster()
-            found = self._found(cluster, self._source.topics)
-            new = {added: cluster.beginning_of_added(added) for added in found if added not in self._next}
+            new = {partition: at for partition, at in question.answer().items() if partition not in self._next}
         except TransientError as error:
             logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)
             return
@@ -224,6 +272,10 @@ class KafkaReader(SourceReader):
             self._position |= new
             self._next |= new
             self._polled = {p: self._polled.get(p, []) for p in sorted(self._next)}
+
+    def _added(self, cluster: Cluster, known: Collection[Partition]) -> Offsets:
+        found = self._found(cluster, self._source.topics)
+        return {added: cluster.beginning_of_added(added) for added in found if added not in known}
 
     def _named(self) -> AbstractContextManager[None]:
         return named(f"source {self._source.name!r} cannot be read")
@@ -240,19 +292,21 @@ class KafkaReader(SourceReader):
         return self._topic_ids
 
     def _consumer(self) -> Consumer:
-        if self._made is None:
-            group = f"tpc-{self._source.name}"  # asked for by the client, and not used
-            self._made = made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
+        self._made = self._made or self._new_consumer()
         return self._made
 
+    def _new_consumer(self) -> Consumer:
+        group = f"tpc-{self._source.name}"  # asked for by the client, and not used
+        return made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
 
-# Messages of one partition as the events of a cut, each with the offset at which it was.
+
+# Messages of one partition as the events of a cut, each with its offset.
 
 
 def part_of(
     partition: Partition, came: Sequence[Message], decode: Callable[[Message], Any] | None, *, is_ended: bool
 ) -> Part:
-    """The messages that have come of `partition`, or what `decode` makes of each."""
+    """The messages `came` of `partition`, or what `decode` makes of each, as a part of a cut."""
     topic, number = partition
 
     def origin(index: int) -> Origin:

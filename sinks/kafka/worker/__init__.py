@@ -1,1 +1,1 @@
-"""What happens in a worker process: rows become one open, prepared transaction per branch."""
+"""The part in a worker process: it writes rows to one open, prepared transaction per branch."""

@@ -1,7 +1,7 @@
-"""Messages go to the client without a line of Python for each row, which would cost half as much as the client itself.
+"""Passes messages to the client without Python code per row, which would cost half as much as the client itself.
 
-`map` calls `Producer.produce` with columns of arguments: 0.43 instead of 0.63 us a row (measured, with keys and without
-headers).
+`map` calls `Producer.produce` with columns of arguments: 0.43 instead of 0.63 us per row (measured, with keys and
+without headers).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 Headers = list[tuple[str, str | bytes | None]]
 Column: TypeAlias = "list[Any] | repeat[Any]"
-"""One argument of all messages; or what is the same for all."""
+"""One argument of all messages: a list, or a repeated value."""
 
 _NOW = 0
 
 
 class Handover:
-    """The messages of a batch, a column for each of their parts."""
+    """The messages of a batch, with a column for each of their parts."""
 
     def __init__(
         self, topics: Column, values: Sequence[bytes | None], keys: Column, partitions: Column, headers: Column
@@ -29,18 +29,18 @@ class Handover:
         self._others = topics, keys, partitions, headers
         self._has_headers = not isinstance(headers, repeat) or next(headers) is not None
         if any(not isinstance(column, repeat) and len(column) != len(values) for column in self._others):
-            raise ValueError("the columns of a batch are not of one length")
+            raise ValueError("the columns of a batch differ in length")
         self.refused = -1
-        """Once `some` has raised: the row of the message at which it has."""
+        """After `some` has raised: the row of the message that it raised for."""
 
     def some(self, produce: Callable[..., Any], first: int, end: int) -> None:
-        """Call `produce` for the rows from `first` on and before `end`. Raises what it raises; see `refused`."""
+        """Call `produce` for the rows from `first` to before `end`. Raises what it raises; see `refused`."""
         values = iter(self._values[first:end])
         topics, keys, partitions, headers = (_cut(column, first, end) for column in self._others)
         arguments = [topics, values, keys, partitions]
         if self._has_headers:
             nobody, times = repeat(None), repeat(_NOW)
-            arguments += [nobody, nobody, times, headers]  # callbacks, and when the message was made
+            arguments += [nobody, nobody, times, headers]  # the callbacks are None, then the timestamp
         try:
             deque(map(produce, *arguments), maxlen=0)
         except BaseException:

@@ -1,9 +1,9 @@
-"""Every producer of this process is polled, also while nobody uses it.
+"""Polls every producer of this process, also while it is idle.
 
-librdkafka tells its statistics every 20 ms, and keeps them in memory until somebody polls: 0.3 MB/s of a producer that
-waits for its use, 3.6 MB/s of an open transaction to 100 partitions, 22 MB/s to 1,000 (measured). Whoever fills a
-transaction may be away for minutes: its rows come slowly, another sink waits for a lock, brokers are gone. So one
-thread polls all of them, from when they are made until they are let go, and does nothing that could wait.
+librdkafka writes its statistics every 20 ms, and keeps them in memory until the producer is polled: 0.3 MB/s for an
+unused producer, 3.6 MB/s for an open transaction to 100 partitions, 22 MB/s to 1,000 (measured). The task that fills a
+transaction may not poll for minutes: its rows come slowly, another sink waits for a lock, brokers are down. So one
+thread polls all producers from their creation until they are dropped, and does nothing that could wait.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tpc.sinks.kafka.librdkafka import logger
 from tpc.support.fork_safe_lock import ForkSafeLock
 
 POLL_S = 0.1
-"""How often a producer that nobody uses is polled."""
+"""How often an idle producer is polled."""
 
 
 class Polled(Protocol):
-    """What is polled until it is let go, or nobody knows it any more."""
+    """An object that is polled until it is dropped, or until there is no reference to it."""
 
     @property
     def is_let_go(self) -> bool:
-        """Whether there is nothing to poll any more."""
+        """Whether polling can end."""
 
     def poll_unless_used(self) -> None:
-        """Take what waits, without waiting. Raises nothing."""
+        """Deliver waiting reports without blocking, unless another thread does. Raises nothing."""
 
 
 class _Poller:
@@ -44,7 +44,7 @@ class _Poller:
         atexit.register(self._end)
 
     def add(self, producer: Polled) -> None:
-        """Poll it from now on. Raises `RuntimeError` where a container's limit of threads is met."""
+        """Poll it from now on. Raises `RuntimeError` if a container's limit of threads is reached."""
         with self._lock:
             self._polled.add(producer)
             if self._thread is None:
@@ -58,16 +58,16 @@ class _Poller:
                 return
 
     def _end(self) -> None:
-        if os.getpid() == self.pid:  # a fork has no such thread, and may have the event's lock as held
+        if os.getpid() == self.pid:  # a fork has no such thread, and may have inherited the event's lock as held
             self._process_ends.set()
 
     def _poll_all(self) -> bool:
-        """Whether there was anything to poll. It keeps no producer alive after that."""
+        """Whether there was a producer to poll. Keeps no reference to a producer afterwards."""
         with self._lock:
             try:
                 polled = [each for each in self._polled if not each.is_let_go]
-            except Exception:  # noqa: BLE001  a thread that ends leaves all producers unpolled
-                logger.exception("producers that nobody uses are not polled this time")
+            except Exception:  # noqa: BLE001  if this thread ended, no producer would be polled any more
+                logger.exception("idle producers are not polled this time")
                 return True
             if not polled:
                 self._thread = None

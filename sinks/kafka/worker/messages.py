@@ -1,10 +1,10 @@
-"""Which columns make a Kafka message, and a batch of Arrow rows as what `Producer.produce` takes.
+"""Which columns make a Kafka message, and a batch of Arrow rows in the form that `Producer.produce` takes.
 
 The contract is that of Spark's own Kafka sink: `key` and `value` (string or binary), `headers`
 (array<struct<key: string, value: binary>>), `topic` (string) and `partition` (int), each if present; other columns
-next to a `value` are ignored. Without a `value` column the value is the row as JSON, without the columns that stand
-for something else in the message. As in Spark, a topic given to the sink wins over the column; the column is then
-data like any other.
+beside a `value` are ignored. Without a `value` column the value is the row as JSON, without the columns that are other
+parts of the message. As in Spark, a topic given to the sink has precedence over the column; the column is then data
+like any other.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tpc.sinks.kafka.worker.handover import Handover, Headers
 from tpc.sinks.shared.arrow_json import check_json_names, check_json_type, json_objects
 
 MESSAGE_OVERHEAD_BYTES = 36
-"""What librdkafka adds to key, value and headers before it compares a message with its limit."""
+"""The bytes that librdkafka adds to key, value and headers before it compares a message with its limit."""
 ANY_PARTITION = -1
 """The client's partitioner chooses."""
 
 
 @dataclass(frozen=True)
 class MessageColumns:
-    """Where in a schema the parts of a message are; None for a part that has no column."""
+    """The index of the column of each part of a message; None for a part without a column."""
 
     topic: str | None
-    """The one topic of all rows; None when the column `topic` says it."""
+    """The topic of all rows; None if the column `topic` names it."""
     key: int | None
     value: int | None
     headers: int | None
@@ -43,7 +43,7 @@ class MessageColumns:
 
     @classmethod
     def of(cls, schema: pa.Schema, topic: str | None) -> MessageColumns:
-        """Raises `ConfigurationError` for a column of a type that Kafka cannot take, with the remedy."""
+        """The columns of a schema. Raises `ConfigurationError` for a column of a type that Kafka cannot take."""
         index = {name: number for number, name in enumerate(schema.names)}
         if topic is None and "topic" not in index:
             raise ConfigurationError(
@@ -69,14 +69,14 @@ class MessageColumns:
         )
 
     def topics(self, batch: pa.RecordBatch) -> list[str | None]:
-        """The distinct topics of a batch whose rows name them; none when the sink has one topic."""
+        """The distinct topics of a batch whose rows name them; empty if the sink has one topic."""
         if self.topic_column is None:
             return []
         distinct: list[str | None] = pc.unique(batch.column(self.topic_column)).to_pylist()
         return distinct
 
     def partitions(self, batch: pa.RecordBatch, topic: str) -> tuple[int, int]:
-        """The least and the greatest partition number that rows of `topic` ask for; -1 where they ask for none."""
+        """The least and the greatest partition number that rows of `topic` name; -1 if they name none."""
         if self.partition is None:
             return ANY_PARTITION, ANY_PARTITION
         column = batch.column(self.partition).filter(self._rows_of(batch, topic))
@@ -84,7 +84,7 @@ class MessageColumns:
         return bounds["min"], bounds["max"]
 
     def row_of_partition(self, batch: pa.RecordBatch, topic: str, partition: int) -> int:
-        """The first row of `topic` that asks for `partition`."""
+        """The first row of `topic` that names `partition`."""
         asks = pc.equal(pc.fill_null(batch.column(self.partition), ANY_PARTITION), partition)
         return int(pc.index(pc.and_(asks, self._rows_of(batch, topic)), True).as_py())
 
@@ -94,7 +94,7 @@ class MessageColumns:
         return pc.equal(batch.column(self.topic_column), topic)
 
     def row_of_nameless_header(self, batch: pa.RecordBatch) -> int | None:
-        """The first row that has a header without a name; the client would call it `None`."""
+        """The first row with a header without a name; the client would name it `None`."""
         if self.headers is None:
             return None
         offsets, pairs = _pairs(batch.column(self.headers))
@@ -113,7 +113,7 @@ class MessageColumns:
     def sizes_bytes(
         self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
     ) -> pa.Array:
-        """Of each message, as the client compares it with `message.max.bytes`."""
+        """The size of each message, as the client compares it with `message.max.bytes`."""
         sizes = pc.fill_null(pc.binary_length(values), 0)
         if keys is not None:
             sizes = pc.add(sizes, pc.fill_null(pc.binary_length(keys), 0))
@@ -128,7 +128,7 @@ class MessageColumns:
     def messages(
         self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
     ) -> Handover:
-        """What to hand to the client."""
+        """The messages for the client."""
         topics = repeat(self.topic) if self.topic_column is None else batch.column(self.topic_column).to_pylist()
         partitions = repeat(ANY_PARTITION) if self.partition is None else _partitions(batch[self.partition])
         headers: Any = repeat(None if epoch_header is None else [epoch_header])
@@ -139,7 +139,7 @@ class MessageColumns:
 
 
 def cells(column: pa.Array) -> list[bytes | None]:
-    """The values of a large binary array, cut out of its buffers: three times as fast as `to_pylist`."""
+    """The values of a large binary array, sliced from its buffers: three times as fast as `to_pylist`."""
     _, offsets, data = column.buffers()
     if data is None:
         empty: list[bytes | None] = column.to_pylist()
@@ -148,7 +148,7 @@ def cells(column: pa.Array) -> list[bytes | None]:
     first = ends[0]
     if first:
         ends = [end - first for end in ends]
-    content = memoryview(data)[first : first + ends[-1]].tobytes()  # of a slice no more than its own
+    content = memoryview(data)[first : first + ends[-1]].tobytes()  # for a slice only its own bytes
     values: list[bytes | None] = [content[start:end] for start, end in pairwise(ends)]
     if column.null_count:
         for row in pc.indices_nonzero(column.is_null()).to_pylist():
@@ -177,7 +177,7 @@ def _headers(column: pa.Array, epoch_header: tuple[str, bytes] | None) -> list[H
 
 
 def _header_bytes(column: pa.Array) -> pa.Array:
-    """Of each row the headers as they are sent."""
+    """The bytes of each row's headers as they are sent."""
     offsets, pairs = _pairs(column)
     lengths = [pc.fill_null(pc.binary_length(_binary(pairs.field(part))), 0) for part in (0, 1)]
     ends = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_pair_bytes(*lengths))])
@@ -185,7 +185,7 @@ def _header_bytes(column: pa.Array) -> pa.Array:
 
 
 def _pair_bytes(name_bytes: pa.Array, value_bytes: pa.Array) -> pa.Array:
-    """A name and a value, each with its length before it: 7 bits to a byte, of which one is the sign's."""
+    """A name and a value, each after its length as a zigzag varint: 7 bits per byte."""
     size = pc.add(name_bytes, value_bytes)
     for length in (name_bytes, value_bytes):
         for least in (0, 64, 8192, 1_048_576, 134_217_728):
@@ -194,7 +194,7 @@ def _pair_bytes(name_bytes: pa.Array, value_bytes: pa.Array) -> pa.Array:
 
 
 def _pairs(column: pa.Array) -> tuple[list[int], pa.Array]:
-    """All headers of the column's rows, of a slice no more than its own; and where those of each row begin, and end."""
+    """The headers of the column's rows (for a slice only its own), and the offsets at which each row's begin."""
     offsets = column.offsets.to_pylist()
     first = offsets[0]
     return [offset - first for offset in offsets], column.values.slice(first, offsets[-1] - first)
@@ -229,5 +229,5 @@ def _require(fits: bool, column: str, kind: pa.DataType, wanted: str) -> None:
     if not fits:
         raise ConfigurationError(
             f"column {column!r} has type {kind}; Kafka takes {wanted}",
-            remedy=f"cast it (`cast({column} as string)`, to_json, to_avro), rename it, or leave it out with select=.",
+            remedy="convert it before it is written, rename it, or leave it out with select=.",
         )

@@ -1,4 +1,4 @@
-"""One producer with an initialised transactional id: what it is made from, and what librdkafka reports of it."""
+"""One producer with an initialised transactional id: its settings, and what librdkafka reports about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.json import JSONObject
-from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts, find_facts
+from tpc.sinks.kafka.cluster.broker_limits import LIBRDKAFKA_MESSAGE_MAX_BYTES, BrokerLimits, find_broker_limits
 from tpc.sinks.kafka.cluster.login import DIAGNOSIS_S, require_login
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -31,38 +31,40 @@ _PAUSE_S = 0.01
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """Everything that a producer is made from, besides its id."""
+    """Everything that a producer needs, besides its id."""
 
     connection: ConnectionSettings
-    facts: Facts
+    broker_limits: BrokerLimits
     compression: str
     timeout_s: float
     tells_offsets: bool = False
-    """Whether every row's offset is wanted, which costs a Python call for each."""
+    """Whether every row's offset is needed, which costs a Python call for each."""
 
     def configuration(self) -> dict[str, Any]:
-        """For librdkafka. Raises `ConfigurationError` for an unset variable."""
-        patience_ms = min(int(self.timeout_s * 1000), self.facts.transaction_timeout_ms)
-        size_bytes = min(self.facts.message_max_bytes or LIBRDKAFKA_MESSAGE_MAX_BYTES, LIBRDKAFKA_MESSAGE_MAX_BYTES)
+        """The configuration for librdkafka. Raises `ConfigurationError` for an unset variable."""
+        patience_ms = min(int(self.timeout_s * 1000), self.broker_limits.transaction_timeout_ms)
+        size_bytes = min(
+            self.broker_limits.message_max_bytes or LIBRDKAFKA_MESSAGE_MAX_BYTES, LIBRDKAFKA_MESSAGE_MAX_BYTES
+        )
         ours = {
             "compression.type": self.compression,
-            "transaction.timeout.ms": self.facts.transaction_timeout_ms,
-            # Of all the time that a row may wait behind others: a slow link takes long for a large branch. That the
-            # brokers take some is watched by `OpenTransaction`.
-            "message.timeout.ms": self.facts.transaction_timeout_ms,
+            "transaction.timeout.ms": self.broker_limits.transaction_timeout_ms,
+            # The time that a row may wait behind others: on a slow link a large branch takes long. `OpenTransaction`
+            # watches that the brokers take some rows meanwhile.
+            "message.timeout.ms": self.broker_limits.transaction_timeout_ms,
             "socket.timeout.ms": max(patience_ms, 10),
             "statistics.interval.ms": 20,
-            # A Python call per acknowledged row costs as much as producing it; acknowledgements are counted in the
-            # statistics instead.
+            # A Python call per acknowledged row would cost as much as producing it, so acknowledgements are counted in
+            # the statistics.
             "delivery.report.only.error": not self.tells_offsets,
             "linger.ms": 50,  # `flush` does not wait for it
-            # Where Java's clients, and so Spark's own sink, put a key; librdkafka's default takes CRC32, and scatters
-            # empty keys. Rows without a key go anywhere, as theirs do.
+            # The partitioner of Java's clients, and so of Spark's own sink: librdkafka's default uses CRC32, and
+            # scatters empty keys. Rows without a key go to any partition, as with Java's clients.
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 262_144,
-            # The broker limits a batch, not a message: a topic that takes less than librdkafka's default would
-            # refuse a batch of rows that are each small enough.
+            # The broker limits a batch, not a message: with librdkafka's default a topic of a lower limit would refuse
+            # a batch of rows that are each small enough.
             "message.max.bytes": max(size_bytes, 1000),
             "batch.size": size_bytes,
         }
@@ -70,37 +72,37 @@ class ProducerSettings:
 
 
 def producer_settings(sink: TransactionalSink, hint: JSONObject) -> ProducerSettings:
-    """What the producers of a sink are made from: its settings, and the driver's facts of the cluster in the hint.
+    """The settings for the producers of a sink: its own, and what the brokers allow from the hint.
 
-    Without a hint the facts are asked for here.
+    Without a hint the cluster is asked here.
     """
-    facts = Facts.of_hint(hint) or find_facts(
+    broker_limits = BrokerLimits.of_hint(hint) or find_broker_limits(
         sink.connection, topic=sink.topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
     )
-    return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s, sink.tells_offsets)
+    return ProducerSettings(sink.connection, broker_limits, sink.compression, sink.timeout_s, sink.tells_offsets)
 
 
 class InitialisedProducer:
-    """A producer whose id is initialised, and what librdkafka reports of it. Used for one transaction.
+    """A producer with an initialised id, and what librdkafka reports about it. Used for one transaction.
 
-    `first_failure` is the first row the brokers have not taken. Reports are taken in `poll` and `flush`, by one thread
-    at a time: whoever uses the producer, and the one that polls those that nobody uses. (An abort takes some, too, for
-    which nobody asks any more.)
+    `first_failure` is the first row that the brokers have not taken. `poll` and `flush` deliver reports, in one thread
+    at a time: the user of the producer, or the thread that polls idle producers. (An abort delivers some too, which are
+    no longer needed.)
     """
 
     def __init__(self, name: TransactionalId, settings: ProducerSettings) -> None:
         self.name = name
-        self.facts = settings.facts
+        self.broker_limits = settings.broker_limits
         self.first_failure: tuple[KafkaError, Message] | None = None
         self.offsets: dict[int, tuple[int, int]] = {}
-        """Partition -> the first and the last offset of its rows, where they are told; for sinks of one topic."""
+        """Partition -> the first and the last offset of its rows, with `tells_offsets`; for sinks of one topic."""
         self.statistics: str | None = None
         self._connection = settings.connection
         self._told: str | None = None
-        """Why the brokers do not let this client in, where librdkafka told."""
+        """Why the brokers refuse this client, if librdkafka has reported it."""
         self._reporting = threading.Lock()
         self._unraised: Exception | None = None
-        """What a poll in the background raised: it is for whoever uses the producer."""
+        """What a poll in the background raised; the next call of the producer's user raises it."""
         self._producer: Producer | None = _make(settings, name, self)
         keep_polled(self)
 
@@ -108,17 +110,17 @@ class InitialisedProducer:
     def producer(self) -> Producer:
         """The client. It is never closed and never a context manager: both abort an open transaction."""
         if self._producer is None:
-            raise TransientError(f"the producer {self.name} has been let go")
+            raise TransientError(f"the producer {self.name} has been dropped")
         return self._producer
 
     def initialise(self, timeout_s: float) -> None:
         """Ask the coordinator for a producer id.
 
-        Raises `ConfigurationError` for a refused login or a missing right, `TransientError` when no server answers.
+        Raises `ConfigurationError` for a refused login or a missing right, `TransientError` if no server answers.
 
-        A call that has timed out is taken up again where it is by the next. One long call waits for librdkafka's next
-        attempt when the first came before there was a connection: 500 ms for every third producer (measured); a
-        repeated one does not.
+        A call after a timeout continues the request. So short calls are repeated: if the first attempt comes before
+        there is a connection, one long call would wait 500 ms for librdkafka's next attempt (measured for every third
+        producer); repeated calls do not.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -128,12 +130,12 @@ class InitialisedProducer:
             try:
                 return self.producer.init_transactions(min(timeout_s, _INITIALISE_AGAIN_S))
             except (KafkaException, SystemError) as error:
-                answer = error.args[0] if isinstance(error, KafkaException) else None  # else the client is broken
+                answer = error.args[0] if isinstance(error, KafkaException) else None  # otherwise the client is broken
                 timed_out = answer is not None and answer.code() == KafkaError._TIMED_OUT
                 if not timed_out:
                     reason = reason_of(error)
                 if timed_out:
-                    self.poll(0)  # the reports of failed logins wait there
+                    self.poll(0)  # delivers the reports of failed logins
                 if (timed_out or (answer is not None and answer.retriable())) and not deadline.passed:
                     time.sleep(_PAUSE_S)
                     continue
@@ -142,7 +144,7 @@ class InitialisedProducer:
                         f"Kafka refuses this user a producer id for {self.name}: {reason}",
                         remedy="grant it Write on transactional ids that begin with 'tpc~'.",
                     ) from error
-                if self._told is not None:  # a broker that goes down in a handshake looks the same
+                if self._told is not None:  # no error of the settings: a broker that dies in a handshake looks the same
                     with suppress(TransientError):
                         require_login(self._connection, DIAGNOSIS_S)
                 raise TransientError(
@@ -155,30 +157,30 @@ class InitialisedProducer:
         return self._producer is None
 
     def let_go(self) -> None:
-        """Drop the client. An open transaction stays open, for the coordinator of the pipeline to end (measured)."""
+        """Drop the client. An open transaction stays open (measured); the coordinator of the pipeline ends it."""
         with self._reporting:
             self._producer = None
 
     def poll(self, wait_s: float) -> None:
-        """Take what librdkafka has to tell, and wait for it for so long. Raises what the client raises."""
+        """Deliver librdkafka's reports, waiting for them at most `wait_s`. Raises what the client raises."""
         with self._reporting:
             self._raise_unraised()
             self.producer.poll(wait_s)
 
     def flush(self, wait_s: float) -> None:
-        """Send what lingers, and take what librdkafka has to tell. Raises what the client raises."""
+        """Send lingering rows, and deliver librdkafka's reports. Raises what the client raises."""
         with self._reporting:
             self._raise_unraised()
             self.producer.flush(wait_s)
 
     def poll_unless_used(self) -> None:
-        """Take what librdkafka has told so far, unless somebody does already. Raises nothing: see `poll`."""
+        """Deliver the reports that are there, unless another thread does. Raises nothing; the next `poll` does."""
         if not self._reporting.acquire(blocking=False):
             return
         try:
             if self._producer is not None:
                 self._producer.poll(0)
-        except Exception as error:  # noqa: BLE001  whatever it is, the next `poll` raises it
+        except Exception as error:  # noqa: BLE001  the next `poll` raises it
             self._unraised = error
         finally:
             self._reporting.release()
@@ -189,7 +191,7 @@ class InitialisedProducer:
             raise error
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        """Called by librdkafka in `poll` and `flush` for each row that was not taken, or for every one."""
+        """Called by librdkafka in `poll` and `flush` for each row that was not taken; with `tells_offsets` for all."""
         if error is None:
             partition, at = message.partition() or 0, message.offset()
             offset = -1 if at is None else at
@@ -199,7 +201,7 @@ class InitialisedProducer:
             self.first_failure = (error, message)
 
     def on_error(self, error: KafkaError) -> None:
-        """Called by librdkafka in `poll` and `flush` for what is no row's: a login that is refused, above all."""
+        """Called by librdkafka in `poll` and `flush` for errors that concern no row, such as a refused login."""
         from confluent_kafka import KafkaError
 
         logger.info("%s: %s", self.name, error.str())
@@ -207,7 +209,7 @@ class InitialisedProducer:
             self._told = error.str()
 
     def on_statistics(self, report: str) -> None:
-        """Called by librdkafka in `poll` and `flush`, for every 20 ms once."""
+        """Called by librdkafka in `poll` and `flush`, once for every 20 ms."""
         self.statistics = report
 
 
@@ -227,5 +229,5 @@ def _make(settings: ProducerSettings, name: TransactionalId, reports: Initialise
     except (KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"librdkafka refuses the producer's settings: {reason_of(error)}",
-            remedy="correct client= and compression=; the names stand in librdkafka's CONFIGURATION.md.",
+            remedy="correct client= and compression=; the names are in librdkafka's CONFIGURATION.md.",
         ) from error

@@ -1,8 +1,8 @@
-"""Initialised producers on a worker process, a few ahead of their use.
+"""Initialised producers in a worker process, a few in advance.
 
-A transaction needs a producer object of its own, and making one and initialising its transactional id takes 55 ms,
-sometimes 500. One thread of the worker does that in the background, with fresh or released ids only: initialising
-an id aborts whatever is open under it. This module knows nothing of rows, markers or commits.
+A transaction needs its own producer object, and making one and initialising its transactional id takes 55 ms, sometimes
+500 ms. One thread of the worker does that in the background. It uses only new or released ids, since initialising an id
+aborts what is open under it. This module knows nothing of rows, markers or commits.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from tpc.support.deadlines import Deadline
 from tpc.support.fork_safe_lock import ForkSafeLock
 
 AHEAD = 2
-"""Initialised producers kept ready per sink: a worker prepares one task at a time, and short tasks follow closely."""
+"""Initialised producers kept ready per sink: a worker runs one task at a time, and short tasks follow quickly."""
 
 PAUSE_S = 0.1
-"""How often is looked whether producers are missing, or a pool is idle."""
+"""How often the thread checks whether producers are missing, or a pool is idle."""
 
 IDLE_S = 60.0
-"""A pool nobody asked for this long is dropped."""
+"""A pool that was not used for so long is dropped."""
 
 SERVING_AT_MOST = 1024
-"""How many ids a worker remembers as possibly still in use; one that falls out is never taken again."""
+"""How many ids a worker remembers as possibly still in use; one that is dropped is never used again."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """Whose producers a pool holds: no id crosses a generation."""
+    """The generation and sink of a pool's producers: no id is used in two generations."""
 
     pipeline: PipelineId
     generation: int
     sink: str
 
     def succeeds(self, other: Term) -> bool:
-        """Whether this is a later term of the same sink of the same pipeline."""
+        """Whether this is a later generation of the same sink of the same pipeline."""
         same = (self.pipeline.name, self.sink) == (other.pipeline.name, other.sink)
         later = (self.pipeline.incarnation, self.generation) > (other.pipeline.incarnation, other.generation)
         return same and later
 
 
 class ProducerPool:
-    """The producers of one sink and generation in this process, under a uuid of its own. Thread-safe."""
+    """The producers of one sink and generation in this process, under its own uuid. Thread-safe."""
 
     def __init__(self, term: Term, settings: ProducerSettings) -> None:
         self.term = term
@@ -66,9 +66,9 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def acquire(self, epoch: int, released: Mapping[str, Mapping[str, int]]) -> InitialisedProducer:
-        """An initialised producer for a branch of `epoch`. `released` is the driver's word on ids of the past.
+        """An initialised producer for a branch of `epoch`. `released` are the ids that the hint releases.
 
-        Raises `TransientError` when the cluster does not answer in time.
+        Raises `TransientError` if the cluster does not answer in time.
         """
         with self._lock:
             self.idle_until = Deadline(IDLE_S)
@@ -83,14 +83,14 @@ class ProducerPool:
         return ready
 
     def top_up(self) -> None:
-        """Initialise producers until `AHEAD` are ready, or nobody wants them any more."""
+        """Initialise producers until `AHEAD` are ready, or the pool is dropped."""
         while len(self._ready) < AHEAD and not self.idle_until.passed:
             made = self._initialised()
             with self._lock:
                 self._ready.append(made)
 
     def drop(self) -> None:
-        """Let go of all that wait."""
+        """Drop all waiting producers."""
         with self._lock:
             while self._ready:
                 self._ready.popleft().let_go()
@@ -129,7 +129,7 @@ class _Process:
         atexit.register(self._end)
 
     def pool(self, term: Term, settings: ProducerSettings) -> ProducerPool:
-        """The pool of `term`; pools of terms that it succeeds are dropped, another pipeline's stay."""
+        """The pool of `term`; pools of earlier generations are dropped, those of other pipelines stay."""
         with self._changed:
             for other in [other for other in self._pools if term.succeeds(other)]:
                 self._pools.pop(other).drop()
@@ -141,11 +141,11 @@ class _Process:
             return pool
 
     def top_up_soon(self) -> None:
-        """Let the thread make the next producers; it is started when needed and ends when no pool is left."""
+        """Let the thread make the next producers. It is started when needed and ends once no pool is left."""
         with self._changed:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="kafka-producers", daemon=True)
-                thread.start()  # may raise where a container's limit of threads is met: then the next task tries
+                thread.start()  # may raise if a container's limit of threads is reached: then the next task tries
                 self._thread = thread
             self._changed.notify()
 
@@ -162,9 +162,9 @@ class _Process:
                 try:
                     pool.top_up()
                 except (TransientError, ConfigurationError) as error:
-                    logger.info("no producer ahead of its use: %s", error.what)  # the task itself tries, and raises
-                except Exception:  # noqa: BLE001  a thread that ends leaves all later tasks without producers ahead
-                    logger.exception("no producer ahead of its use")
+                    logger.info("no producer made in advance: %s", error.what)  # the task itself tries, and raises
+                except Exception:  # noqa: BLE001  if this thread ended, later tasks would get no producers in advance
+                    logger.exception("no producer made in advance")
             with self._changed:
                 self._changed.wait(PAUSE_S)
 
@@ -188,7 +188,7 @@ def acquire(
 ) -> InitialisedProducer:
     """An initialised producer for one branch; the next ones are made in the background.
 
-    Raises `TransientError` when the cluster does not answer within the timeout.
+    Raises `TransientError` if the cluster does not answer within the timeout.
     """
     global _process  # noqa: PLW0603 - a worker process outlives its tasks, and its producers with it
     with _process_lock:

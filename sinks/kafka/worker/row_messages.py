@@ -1,4 +1,4 @@
-"""Rows as messages, and the row that has no form as one: for the writer, and for the validator, which sends nothing."""
+"""Turns rows into messages, and finds the row that has no form as one; for the writer and for the validator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RowMessages:
-    """Of one branch. Errors name sink, epoch, column and the row's key. `epoch_header`: see `KafkaSink`."""
+    """The messages of one branch. Errors name sink, epoch, column and key. `epoch_header`: see `KafkaSink`."""
 
     def __init__(self, sink: TransactionalSink, handle: Handle, schema: pa.Schema, epoch_header: str | None) -> None:
         self.columns = MessageColumns.of(schema, sink.topic)
@@ -43,7 +43,7 @@ class RowMessages:
         return [topic for topic in topics if topic is not None]
 
     def keys_and_values(self, batch: pa.RecordBatch) -> tuple[pa.Array | None, pa.Array]:
-        """As bytes. Raises `DataError` for a row that has no form as a message."""
+        """Keys and values as bytes. Raises `DataError` for a row that has no form as a message."""
         if (nameless := self.columns.row_of_nameless_header(batch)) is not None:
             raise self.unfit(batch, nameless, "headers", "a header has no name")
         try:
@@ -52,21 +52,21 @@ class RowMessages:
             raise self.refused(batch, error) from error
 
     def messages(self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array) -> Handover:
-        """What is handed to the client. Raises `DataError` for text that is none."""
+        """The messages for the client. Raises `DataError` for invalid text."""
         try:
             return self.columns.messages(batch, keys, values, self.epoch_header)
         except REFUSALS as error:
             raise self.refused(batch, error) from error
 
     def key_of(self, batch: pa.RecordBatch, row: int, before: int = 0) -> Any:
-        """What distinguishes a row: its key column, else its first columns. `before`: rows of earlier batches."""
+        """What identifies a row: its key column, else its first columns. `before`: rows of earlier batches."""
         if self.columns.key is not None:
             return value_at(batch, batch.schema.names[self.columns.key], row)
         columns = [name for name in batch.schema.names if name not in ("value", "headers")][:3]
         return described(batch, row, columns) if columns else f"row {before + row} of the branch"
 
     def refused(self, batch: pa.RecordBatch, error: Exception) -> DataError:
-        """A value that has no form in a message: in the row as JSON, a header's name or a topic."""
+        """The error for a value that has no form in a message: in the row as JSON, a header's name or a topic."""
         parts, names = self.columns, batch.schema.names
         as_text = [names[index] for index in (parts.headers, parts.topic_column) if index is not None]
         key = [] if parts.key is None else [names[parts.key]]
@@ -79,7 +79,7 @@ class RowMessages:
         return refused_value(batch, encode, error, handle=self._handle, key=key, columns=columns)
 
     def unfit(self, batch: pa.RecordBatch, row: int, column: str, why: str, before: int = 0) -> DataError:
-        """The error of one row."""
+        """The error for one row."""
         key = self.key_of(batch, row, before)
         return DataError(
             f"Kafka cannot take the row with {describe_row({'key': key}, ['key'])}: {why}",
@@ -92,7 +92,7 @@ class RowMessages:
 
 
 class MessageValidator(Validator):
-    """Whether rows have a form as messages that the client takes. Whether topic and partition exist it does not ask."""
+    """Checks that rows have a form as messages that the client accepts, but not that topic and partition exist."""
 
     def __init__(
         self,

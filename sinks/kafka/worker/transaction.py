@@ -1,7 +1,7 @@
-"""One branch as an open Kafka transaction: begun, filled, prepared or aborted by the process that writes it.
+"""One branch as an open Kafka transaction: the process that writes it begins, fills, prepares or aborts it.
 
-Prepared means: every row acknowledged by the brokers, the marker inside, and the producer id and epoch known, so that
-any process can end the transaction. After that the producer is let go; the transaction stays open.
+Prepared means: the brokers have acknowledged every row, the marker is inside, and the producer id and epoch are known,
+so that any process can end the transaction. Then the producer is dropped; the transaction stays open.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _REPORTS_S = 0.05
 
 
 class OpenTransaction:
-    """A begun transaction of one branch. Each request ends within the settings' `timeout_s`; an abort makes three.
+    """An open transaction of one branch. Each request ends within the settings' `timeout_s`; an abort makes three.
 
-    Rows are waited for as long as the brokers take some within every `timeout_s`.
+    It waits for rows as long as the brokers acknowledge some within every `timeout_s`.
     """
 
     def __init__(self, handle: Handle, settings: ProducerSettings, released: Mapping[str, Mapping[str, int]]) -> None:
@@ -50,9 +50,9 @@ class OpenTransaction:
         self._client("begin_transaction", self.source.producer.begin_transaction)
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when there is none of that name. Raises `TransientError`.
+        """How many partitions a topic has; None if there is no such topic. Raises `TransientError`.
 
-        A topic that the user may not see is a `ConfigurationError`.
+        A topic that the user may not see raises `ConfigurationError`.
         """
         from confluent_kafka import KafkaError
 
@@ -64,16 +64,16 @@ class OpenTransaction:
         return None if metadata.error is not None else len(metadata.partitions)
 
     def wait_for_room(self) -> int:
-        """Serve delivery reports until the client's queue is half as long; returns how long it was.
+        """Handle delivery reports until the client's queue is half as long; returns how long it was.
 
-        Raises `TransientError` when it does not shrink for the whole timeout, and what a refused row raises.
+        Raises `TransientError` if it does not shrink for the whole timeout, and the error of a refused row.
         """
         before = len(self.source.producer)
         self._drain_to(before // 2, lambda: self.serve_reports(_REPORTS_S))
         return before
 
     def _drain_to(self, most: int, serve: Callable[[], object]) -> None:
-        """`serve` until no more than `most` rows have no answer yet; the deadline begins again with each answer."""
+        """Call `serve` until at most `most` rows have no answer yet; each answer restarts the deadline."""
         fewest = len(self.source.producer)
         deadline = Deadline(self._settings.timeout_s)
         while (waiting := len(self.source.producer)) > most:
@@ -88,7 +88,7 @@ class OpenTransaction:
             self._raise_failure()
 
     def serve_reports(self, wait_s: float = 0.0) -> None:
-        """Take what the client has to tell, and wait for it for so long. Raises `TransientError`."""
+        """Handle the client's reports, waiting for them at most `wait_s`. Raises `TransientError`."""
         self._client("produce", lambda: self.source.poll(wait_s))
 
     def send_offsets(self, offsets: list[TopicPartition], group: str) -> None:
@@ -103,9 +103,9 @@ class OpenTransaction:
     def prepare(
         self, rows: int, size_bytes: int, marker: tuple[str, int], *, topics: Iterable[str], produced: int
     ) -> Committable:
-        """Bring the transaction to where any process can commit it. On an error it is aborted.
+        """Prepare the transaction, so that any process can commit it. On an error it is aborted.
 
-        `marker` is a topic-partition that exists; `topics` have the rows; `produced` is how many of them were handed
+        `marker` is an existing topic-partition; `topics` are those of the rows; `produced` is the number of rows passed
         to the client.
         """
         try:
@@ -128,14 +128,14 @@ class OpenTransaction:
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
         self.send_offsets([mark], name)
         report = self._report(produced)
-        version = self.source.facts.endtxn_version
+        version = self.source.broker_limits.endtxn_version
         transaction = Transaction(name, report.producer_id, report.producer_epoch, version)
         self._prepared = Committable(self.handle, name, rows, size_bytes, {**transaction.data, "topics": topics})
         self.source.let_go()
         return self._prepared
 
     def _flush(self) -> None:
-        """Every row is acknowledged or refused; that none is missing among the former is counted afterwards."""
+        """Wait until every row is acknowledged or refused; `_report` counts the acknowledged ones afterwards."""
 
         def flush() -> None:
             self._client("flush", lambda: self.source.flush(_REPORTS_S))
@@ -144,9 +144,9 @@ class OpenTransaction:
         self._raise_failure()
 
     def _report(self, produced: int) -> Report:
-        """The first statistics that show the transaction open and every row acknowledged.
+        """The first statistics that report the transaction as open and every row as acknowledged.
 
-        Earlier ones may say -1/-1, the id is not assigned yet, or be older than the last acknowledgement.
+        Earlier ones may have -1/-1 (the id is not assigned yet), or be older than the last acknowledgement.
         """
         deadline = Deadline(self._settings.timeout_s)
         report = None
@@ -165,7 +165,7 @@ class OpenTransaction:
             raise error_of_failed_row(self.handle, self.source)
 
     def refusal(self, error: Exception, key: Any) -> TpcError:
-        """The error for what `produce` raised on the row with `key`. A row refused earlier comes first."""
+        """The error for what `produce` raised on the row with `key`. If a row was refused earlier, its error."""
         from confluent_kafka import KafkaException
 
         if self.source.first_failure is not None:
@@ -175,7 +175,7 @@ class OpenTransaction:
         return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")
 
     def abort(self) -> None:
-        """Undo the branch, prepared or not; a second call does nothing. Raises `TransientError` when it cannot."""
+        """Undo the branch, prepared or not; a second call does nothing. Raises `TransientError` if it cannot."""
         if self._aborted:
             return
         if self._prepared is not None:
@@ -191,18 +191,19 @@ class OpenTransaction:
             raise self._transient(f"Kafka did not abort the prepared transaction {committable.resource}: {reply}")
 
     def _abort_open(self) -> None:
-        """Abort, then shut this producer out.
+        """Abort, then fence this producer.
 
-        librdkafka 2.16 forgets a partition whose registration is answered after the abort has begun, sends no EndTxn
-        and answers that all is well (measured: 2 in 300): the transaction would hold up readers until it times out. A
-        new epoch of the producer ends it, also if the registration arrives later. The coordinator gives one as soon
-        as no abort is going on; nobody will ask again the outcome of a branch that was never prepared.
+        librdkafka 2.16 forgets a partition if its registration is answered after the abort has begun. Then it sends no
+        EndTxn and reports success (measured: 2 in 300), and the transaction would block readers until its timeout. A
+        new epoch of the producer ends it, also if the registration arrives later. The coordinator gives a new epoch as
+        soon as no abort is under way. The evidence of the abort is lost then, which is safe for a branch that was never
+        prepared.
         """
         if not self.source.is_let_go:
-            timeout_s = self._settings.timeout_s  # no name for the client here: its connections go before others come
+            timeout_s = self._settings.timeout_s  # no variable for the client: it must be freed before others connect
             self._client("abort_transaction", lambda: self.source.producer.abort_transaction(timeout_s))
             self.source.let_go()
-        name, timeout_ms = str(self.source.name), self._settings.facts.transaction_timeout_ms
+        name, timeout_ms = str(self.source.name), self._settings.broker_limits.transaction_timeout_ms
         last = Reply(NONE)
         with closing(TransactionClient(self._settings.connection, self._settings.timeout_s)) as client:
 
@@ -216,15 +217,15 @@ class OpenTransaction:
             raise self._transient(f"Kafka did not abort the open transaction {name}: {last}")
 
     def _abort_after_failure(self) -> None:
-        """The failure is what the user must see; a branch that cannot be aborted now is swept by the driver."""
+        """Abort without raising, so that the user sees the failure. The coordinator sweeps a branch that is left."""
         try:
             self.abort()
         except TpcError as error:
-            logger.warning("left to the sweep of the driver: %s", error)
+            logger.warning("left to the sweep of the coordinator: %s", error)
             self.source.let_go()
 
     def _client(self, what: str, call: Callable[[], T]) -> T:
-        """A call of confluent-kafka. A fatal error of the client comes out as SystemError, also of `poll`."""
+        """A call of confluent-kafka. A fatal error of the client is raised as SystemError, also by `poll`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -242,7 +243,7 @@ class OpenTransaction:
             pipeline=str(handle.pipeline),
             epoch=handle.epoch,
             sink=handle.sink,
-            remedy="grant this user the right that is named (the sink's page names all), then restart.",
+            remedy="grant this user the named right (docs/how-to/secure-kafka.md lists all), then restart.",
         )
 
     def _transient(self, what: str) -> TransientError:
@@ -250,30 +251,30 @@ class OpenTransaction:
         return TransientError(what, pipeline=str(handle.pipeline), epoch=handle.epoch, sink=handle.sink)
 
 
-# What librdkafka's statistics tell of an open transaction: its producer id and epoch, and which rows are safe.
+# What librdkafka's statistics report about an open transaction: its producer id and epoch, and the acknowledged rows.
 
 _ANY = "-1"
-"""The partition of rows whose own is not chosen yet."""
+"""The partition of rows without a chosen partition."""
 _NAMED = 5
-"""How many partitions an error names."""
+"""The most partitions that an error names."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What librdkafka's statistics tell of the transaction of a producer that is used for one only."""
+    """What librdkafka's statistics report about the transaction of a producer that is used for one only."""
 
     producer_id: int
     producer_epoch: int
     is_open: bool
     acknowledged: int
-    """Rows: librdkafka numbers those of each partition from 1, and tells the last that was acknowledged.
+    """The number of rows: librdkafka numbers those of each partition from 1, and reports the last acknowledged one.
 
-    One that is answered as a duplicate of an earlier send is not told; brokers of today answer those as taken.
+    It does not report a row that is answered as a duplicate of an earlier send; present brokers answer it as taken.
     """
 
     @classmethod
     def of(cls, statistics: str) -> Report:
-        """From the JSON that librdkafka hands over."""
+        """From the JSON of librdkafka."""
         told = json.loads(statistics)
         partitions = [partition for topic in told["topics"].values() for partition in topic["partitions"].values()]
         return cls(
@@ -285,7 +286,7 @@ class Report:
 
 
 def waiting_for(statistics: str | None) -> str:
-    """Which partitions the rows are for that have no answer yet, to be added to an error; empty when none are told."""
+    """The partitions of the rows without an answer, as text to add to an error; empty if none are reported."""
     topics = {} if statistics is None else json.loads(statistics)["topics"]
     waiting = [
         f"{name}/{number} ({f'broker {leader}' if (leader := partition['leader']) >= 0 else 'no leader is known'})"
@@ -297,20 +298,20 @@ def waiting_for(statistics: str | None) -> str:
     return f" for {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
 
 
-# What it means that librdkafka or a broker did not take a row: a row to be repaired, a missing right, or a moment.
+# The error for a row that librdkafka or a broker did not take: a bad row, a missing right, or a temporary failure.
 
 
 def error_of_failed_row(handle: Handle, source: InitialisedProducer) -> TpcError:
     """The error of the first row that the brokers have not taken.
 
-    One that was thrown away shares the fate of its transaction, which knows why.
+    The client drops rows of a failed transaction; then the transaction has the reason.
     """
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     assert source.first_failure is not None
     error, message = source.first_failure
     if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-        try:  # a transaction that has failed refuses this with the reason; the branch is aborted in any case
+        try:  # a failed transaction refuses this with the reason; the branch is aborted in any case
             source.producer.send_offsets_to_transaction(
                 [TopicPartition(message.topic() or "", 0, 0)], group_metadata(str(source.name)), 0.1
             )
@@ -321,7 +322,7 @@ def error_of_failed_row(handle: Handle, source: InitialisedProducer) -> TpcError
 
 
 def error_of_row(handle: Handle, error: KafkaError, key: Any, topic: str | None) -> TpcError:
-    """The error for a row with `key` that was not taken. It names the column where the row itself is to blame."""
+    """The error for a row with `key` that was not taken. It names the column if the row itself is at fault."""
     from confluent_kafka import KafkaError
 
     columns = {

@@ -1,4 +1,4 @@
-"""The executor's half of the Kafka sink: Arrow batches into one open transaction, then prepared or aborted.
+"""The writer of the Kafka sink: writes Arrow batches to one open transaction, then prepares or aborts it.
 
 The transaction begins with the first row, so a branch without rows costs nothing and prepares nothing.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 POLL_EVERY_ROWS = 8192
-"""How often delivery reports are served while rows are produced."""
+"""How often delivery reports are handled while rows are produced."""
 
 
 class KafkaWriter(Writer):
@@ -50,7 +50,7 @@ class KafkaWriter(Writer):
         self._size_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Hand the rows to the client, which sends them in the background."""
+        """Pass the rows to the client, which sends them in the background."""
         if batch.num_rows == 0:
             return
         if self._open is None:
@@ -64,7 +64,7 @@ class KafkaWriter(Writer):
             self._size_bytes += 0 if column is None else pc.sum(pc.binary_length(column)).as_py() or 0
 
     def prepare(self) -> Committable | None:
-        """Flush, count, mark; None when no row came."""
+        """Flush, count, write the marker; None if there was no row."""
         if self._open is None:
             return None
         marker_topic = self._sink.marker_topic or GROUPS_TOPIC
@@ -76,7 +76,7 @@ class KafkaWriter(Writer):
 
     @property
     def offsets(self) -> Mapping[int, tuple[int, int]]:
-        """Partition -> the first and the last offset of the branch's rows, where `TransactionalSink.tells_offsets`."""
+        """Partition -> the first and the last offset of the branch's rows, with `TransactionalSink.tells_offsets`."""
         return {} if self._open is None else self._open.source.offsets
 
     def abort(self) -> None:
@@ -92,7 +92,7 @@ class KafkaWriter(Writer):
             end = min(row + POLL_EVERY_ROWS, batch.num_rows)
             try:
                 messages.some(transaction.source.producer.produce, row, end)
-            except BufferError as error:  # full by rows (500,000), or by bytes (256 MiB), unless `client=` says else
+            except BufferError as error:  # the queue is full: 500,000 rows or 256 MiB, unless `client=` changes that
                 row = messages.refused
                 is_empty = not transaction.wait_for_room()
                 if is_empty and row == no_room:
@@ -106,7 +106,7 @@ class KafkaWriter(Writer):
             transaction.serve_reports()
 
     def _check_topics(self, batch: pa.RecordBatch) -> None:
-        """Topics and partitions that do not exist are refused here: the client would find out after 30 s."""
+        """Refuse topics and partitions that do not exist: the client would report them only after 30 s."""
         if self._sink.topic is not None:
             self._check_topic(batch, self._sink.topic)
             return

@@ -166,8 +166,8 @@ def make_lasting(connection: BoundedConnection, timeout_s: float) -> None:
 def _flush(connection: BoundedConnection) -> None:
     """Let the server flush its log up to here, and its synchronous replica: by a commit that says nothing.
 
-    A server on which nobody commits takes seconds of its own accord. A wait for the replica that somebody cancels ends
-    in a commit with a warning.
+    A server without commits takes seconds by itself. If the wait for the replica is cancelled, the commit ends with a
+    warning.
     """
     warnings: list[str] = []
 
@@ -191,7 +191,7 @@ def _flush(connection: BoundedConnection) -> None:
 
 
 def holder(connection: BoundedConnection, xid: int) -> Holder | None:
-    """Who has transaction `xid` open or prepared; None if nobody has any more, or if the role may not know."""
+    """Who has transaction `xid` open or prepared; None if it has ended, or if the role may not see it."""
     with asked():
         row = connection.execute(_HOLDERS, {"xid": str(xid % _EPOCH)}).fetchone()
     return None if row is None else Holder(*row)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tpc.durations import require_length, require_timeouts
 from tpc.errors import ConfigurationError
-from tpc.lengths import require_length, require_timeouts
 from tpc.settings import Elsewhere, Env, SecretFile
 from tpc.source_options import TABLE
 from tpc.urls import has_password

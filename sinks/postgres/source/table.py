@@ -1,6 +1,6 @@
 """The table that a source reads: what is refused before the first batch, each refusal with its remedy.
 
-That rows are only added is a contract which a table cannot prove: its owner may change them. Who else may is told.
+A table cannot prove that rows are only added: its owner may change them. Other roles that may are logged.
 """
 
 from __future__ import annotations

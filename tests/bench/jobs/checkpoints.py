@@ -18,7 +18,7 @@ from typing import Any
 import tpc
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.coordinator import SqlLog
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.sinks import FileSink
 

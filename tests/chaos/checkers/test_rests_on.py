@@ -30,7 +30,7 @@ def newest(tmp_path: Path) -> Manifest:
     plain = manifest(LAST, stateful=True)
     base = fingerprint(state.commit_text(LAST - 1))
     end = (f'{{"logOffset":{LAST - 1}}}',)
-    return replace(plain, barrier=replace(plain.barrier, offsets_file="the plan", base_commit=base, end=end))
+    return replace(plain, epoch_input=replace(plain.epoch_input, offsets_file="the plan", base_commit=base, end=end))
 
 
 def test_it_is_green_when_all_is_there_or_nothing_is_decided(tmp_path: Path, newest: Manifest) -> None:

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from tpc.chaos.demo.screen import Screen
-from tpc.chaos.kills.events import Killed, StepReached
+from tpc.chaos.faults.hits import StepHit
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.run_record import RunRecord
 
 
@@ -20,8 +21,8 @@ def record() -> RunRecord:
     run.started(1)
     now = time.time()
     for step in ("pass.write", "epoch.prepared", "epoch.decided", "epoch.committed", "epoch.completed"):
-        run.reached(StepReached(now, 1, step, {"epoch": 0}))
-    run.reached(StepReached(now, 1, "pass.write", {"epoch": 1}))
+        run.reached(StepHit(now, 1, 1, step, {"epoch": 0}))
+    run.reached(StepHit(now, 1, 1, "pass.write", {"epoch": 1}))
     run.killed(Killed(1, "during the pass", "during the pass", 1, 1, now, 6, "pass.write"))
     return run
 
@@ -31,7 +32,7 @@ def test_it_fits_the_terminal(width: int, height: int) -> None:
     run = record()
     for epoch in range(2, 60):
         for step in ("pass.write", "epoch.completed"):
-            run.reached(StepReached(time.time(), 1, step, {"epoch": epoch}))
+            run.reached(StepHit(time.time(), 1, 1, step, {"epoch": epoch}))
     for number in range(2, 10):
         run.killed(Killed(number, "after prepare, before the intent", "x", 1, 1, time.time(), 6, "pass.write"))
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)

@@ -1,4 +1,4 @@
-"""A run under the killer comes to its end: with what the killer could not do, with lives that fell silent, or well."""
+"""A killed run comes to its end: with what could not be recorded, with lives that fell silent, or well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILL = StepKill(Step.BEFORE_INTENT)
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoDirectory:
     """A place for runs of the toy pipeline, of eight epochs."""
     toy = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "8"]
-    monkeypatch.setattr(supervised_run, "_arguments", lambda *_: toy)
+    monkeypatch.setattr(supervised_run, "_program", lambda *_: toy)
     monkeypatch.setattr(supervised_run, "SILENT_S", 5.0)
     monkeypatch.setattr(Stack, "environment", lambda _self: {"PYTHONPATH": str(ROOT)})
     return DemoDirectory(tmp_path)
@@ -44,7 +44,7 @@ def test_a_run_with_its_kills_ends_well(paths: DemoDirectory) -> None:
     assert failed(record, 0, 2) == failed(record, 0, None) == {}
 
 
-def test_what_goes_wrong_in_the_killer_s_threads_is_the_run_s_error(paths: DemoDirectory) -> None:
+def test_what_goes_wrong_after_a_kill_is_the_run_s_error(paths: DemoDirectory) -> None:
     def full() -> None:
         raise OSError("the disk is full")
 
@@ -64,10 +64,10 @@ def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths:
     assert "nothing but the kills ended it" in wrong
 
 
-def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(
+def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts(
     paths: DemoDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_run, "_arguments", lambda *_: ["tests.chaos.no_such_module"])
+    monkeypatch.setattr(supervised_run, "_program", lambda *_: ["tests.chaos.no_such_module"])
     record = RunRecord({})
     assert run(record, paths, *[KILL] * 100) == 1
     assert len(record.lives) == SPARE_RESTARTS + 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tpc.changelog import Content, Reading
-from tpc.chaos.explorer.changelog_search import ChangelogScope
+from tpc.chaos.explorer.changelog import ChangelogScope
 from tpc.coordinator.service.state import rebuilding
 
 

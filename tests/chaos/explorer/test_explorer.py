@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.processes import REPOSITORY
-from tpc.chaos.explorer import invariants
-from tpc.chaos.explorer.acting import Coverage
-from tpc.chaos.explorer.branches import BranchKey
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.moves import moves, started
-from tpc.chaos.explorer.search import Exploration, Search
-from tpc.chaos.explorer.stateful_search import StateScope
-from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
-from tpc.chaos.explorer.world import ExploredWorld, Participant
+from tpc.chaos.explorer.protocol import checks
+from tpc.chaos.explorer.protocol.branches import BranchKey
+from tpc.chaos.explorer.protocol.model import Scope
+from tpc.chaos.explorer.protocol.moves import moves, started
+from tpc.chaos.explorer.protocol.world import ExploredWorld, Participant
+from tpc.chaos.explorer.search import Coverage, Exploration, Model, Move, Search
+from tpc.chaos.explorer.stateful import StateScope
+from tpc.chaos.explorer.whole import QUICK, Whole, explore
 from tpc.coordinator.service.state import rules
 from tpc.effects import MachineEffect
 from tpc.events import Failed, Stored, Superseded, Verified
@@ -39,7 +39,7 @@ def test_every_interleaving_of_the_quick_scopes_keeps_every_invariant() -> None:
 
 
 def test_the_same_search_sees_the_same_states() -> None:
-    first, second = (Search(faults=1, rivals=0).run() for _ in range(2))
+    first, second = (Scope(faults=1, rivals=0).run() for _ in range(2))
     assert first == second
     assert first.goals > 10
 
@@ -60,7 +60,7 @@ def test_processes_that_hash_texts_otherwise_see_as_many_states() -> None:
 
 
 def test_without_a_fault_the_two_epochs_are_completed_on_one_way_only() -> None:
-    exploration = Search(faults=0, rivals=0).run()
+    exploration = Scope(faults=0, rivals=0).run()
     assert (exploration.violated, exploration.goals) == (None, 1)
 
 
@@ -72,7 +72,7 @@ def test_states_that_differ_only_in_the_names_of_sinks_are_one() -> None:
 
 
 def test_a_search_that_leaves_rows_or_crashes_out_does_not_hold() -> None:
-    exploration = Search(faults=0, rivals=0).run()
+    exploration = Scope(faults=0, rivals=0).run()
     assert "FINISHING/Failed" in exploration.rows_missed
     assert "Commit/before" in exploration.crashes_missed
     assert not exploration.holds
@@ -108,7 +108,7 @@ def test_a_commit_before_the_intent_is_found_with_the_shortest_way_to_it(
 ) -> None:
     decided = TRANSITIONS[Phase.DECIDING, Stored]
     broken_row(Phase.VERIFYING, Verified, lambda state, event: decided(state, Stored()))
-    exploration = Search(faults=0, rivals=0).run()
+    exploration = Scope(faults=0, rivals=0).run()
     assert exploration.violated == "intent-first"
     assert exploration.trace[-1].endswith("every branch is alive")
 
@@ -118,13 +118,13 @@ def test_an_end_without_its_epochs_is_no_end(broken_row: Callable[[Phase, type, 
         return replace(state, phase=Phase.READY, epoch=None, proposed=None), ()
 
     broken_row(Phase.VERIFYING, Verified, asks_for_nothing)
-    assert Search(faults=0, rivals=0).run().violated == "live"
+    assert Scope(faults=0, rivals=0).run().violated == "live"
 
 
 def test_an_event_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {row: after for row, after in TRANSITIONS.items() if row != (Phase.DECIDING, Stored)}
     monkeypatch.setattr("tpc.machine.TRANSITIONS", table)
-    assert Search(faults=0, rivals=0).run().violated == "legal"
+    assert Scope(faults=0, rivals=0).run().violated == "legal"
 
 
 def test_an_epoch_that_is_undone_because_its_log_was_gone_may_have_been_decided(
@@ -132,7 +132,7 @@ def test_an_epoch_that_is_undone_because_its_log_was_gone_may_have_been_decided(
 ) -> None:
     undo_at_once = TRANSITIONS[Phase.WRITING, Superseded]
     broken_row(Phase.DECIDING, Failed, lambda state, event: undo_at_once(state, Superseded(str(event.error))))
-    exploration = Search(faults=0, rivals=0, log_losses=1).run()
+    exploration = Scope(faults=0, rivals=0, log_losses=1).run()
     assert exploration.violated == "durable"
     assert any("its log is gone when it looks after it" in step for step in exploration.trace)
 
@@ -147,41 +147,41 @@ def at_goal() -> ExploredWorld:
 
 def test_the_invariants_hold_at_the_end_of_a_way_without_faults() -> None:
     world = at_goal()
-    invariants.check_state(world)
-    invariants.check_end(world)
+    checks.check_state(world)
+    checks.check_end(world)
 
 
 def test_a_complete_epoch_that_a_sink_does_not_show_is_not_atomic() -> None:
     world = at_goal()
     doctored = world.with_sink(1, replace(world.sinks[1], committed=frozenset({BranchKey(0, 1, 1)})))
     with pytest.raises(Violation, match=r"atomic: epoch 1 is complete, and sink b does not show it"):
-        invariants.check_state(doctored)
+        checks.check_state(doctored)
 
 
 def test_a_branch_that_stays_prepared_at_the_end_is_not_swept() -> None:
     world = at_goal()
     left = world.with_sink(0, replace(world.sinks[0], prepared=frozenset({BranchKey(1, 1, 9)})))
     with pytest.raises(Violation, match=r"ends-swept: .*tpc~explored~1~1~a~1~0~9"):
-        invariants.check_end(left)
+        checks.check_end(left)
 
 
 def test_a_second_branch_of_an_epoch_is_doubled() -> None:
     world = at_goal()
     doctored = replace(world, decided=((BranchKey(0, 2, 1),) * 3, *world.decided[1:]))
     with pytest.raises(Violation, match=r"exactly-once: .* doubles epoch 0"):
-        invariants.check_commit(doctored, 0, BranchKey(0, 2, 1))
+        checks.check_commit(doctored, 0, BranchKey(0, 2, 1))
 
 
 def test_an_epoch_that_a_sink_shows_before_the_one_before_it_is_skipped() -> None:
     world = at_goal()
     empty = world.with_sink(0, Participant())
     with pytest.raises(Violation, match="exactly-once: sink a shows epoch 1 before epoch 0"):
-        invariants.check_commit(empty, 0, BranchKey(1, 1, 1))
+        checks.check_commit(empty, 0, BranchKey(1, 1, 1))
 
 
 def test_the_abort_of_a_decided_branch_is_not_durable() -> None:
     with pytest.raises(Violation, match=r"durable: .* is aborted although it is decided"):
-        invariants.check_abort(at_goal(), 0, BranchKey(1, 1, 1))
+        checks.check_abort(at_goal(), 0, BranchKey(1, 1, 1))
 
 
 def test_the_search_through_a_state_sees_every_kind_of_end() -> None:
@@ -205,3 +205,46 @@ def test_the_search_through_a_state_sees_a_broken_rule(violated: str, monkeypatc
     exploration = StateScope().run()
     assert exploration.violated == violated
     assert exploration.trace
+
+
+# The engine ----------------------------------------------------------------------------------------------------------
+
+
+class Counting(Model[int]):
+    """Counts up to `end`. A fault leads from 1 to `trap`; `forbidden` violates an invariant."""
+
+    first_label = "zero"
+
+    def __init__(self, end: int, *, trap: int | None = None, forbidden: int | None = None) -> None:
+        super().__init__()
+        self.end, self.trap, self.forbidden = end, trap, forbidden
+
+    def first(self) -> int:
+        return 0
+
+    def moves(self, world: int) -> Iterator[Move[int]]:
+        if world < self.end:
+            yield Move(f"to {world + 1}", world + 1)
+        if self.trap is not None and world == 1:
+            yield Move("falls", self.trap, is_fault=True)
+
+    def check(self, world: int) -> None:
+        if world == self.forbidden:
+            raise Violation("content", f"it is {world}")
+
+    def is_goal(self, world: int) -> bool:
+        return world == self.end
+
+
+def test_the_trace_of_a_world_that_violates_an_invariant_ends_with_the_move_to_it() -> None:
+    found = Search(Counting(3, forbidden=2)).run()
+    assert (found.violated, found.what) == ("content", "it is 2")
+    assert found.trace == ["zero", "to 1", "to 2"]
+
+
+def test_a_world_without_a_way_to_a_goal_is_not_live() -> None:
+    found = Search(Counting(3, trap=-9)).run()
+    assert (found.states, found.goals, found.violated) == (13, 1, None)
+    stuck = Search(Counting(3, trap=7)).run()
+    assert stuck.violated == "live"
+    assert stuck.trace == ["zero", "to 1", "falls"]

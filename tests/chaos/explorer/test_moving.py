@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tpc.chaos.explorer import moving
-from tpc.chaos.explorer.moving_search import MovingScope
-from tpc.coordinator.spark import late_plans, reconcile
+from tpc.chaos.explorer.moving import MovingScope
+from tpc.coordinator.spark import overwritten_offsets, reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
 
 
@@ -28,17 +28,22 @@ def test_without_a_fault_the_rows_are_read_in_as_many_ways_as_a_source_may_grow(
 def any_start(check: Callable[..., None]) -> Callable[..., None]:
     """The look at a batch, without where it begins."""
 
-    def checked(history: Any, epoch: int, barrier: Any, running: Any) -> None:
+    def checked(history: Any, epoch: int, epoch_input: Any, running: Any) -> None:
         before = history.manifests.get(epoch - 1)
-        check(history, epoch, barrier if before is None else replace(barrier, start=before.barrier.end), running)
+        check(
+            history,
+            epoch,
+            epoch_input if before is None else replace(epoch_input, start=before.epoch_input.end),
+            running,
+        )
 
     return checked
 
 
 BROKEN = {
-    "a late plan stays": (reconcile, "late_plans", lambda *_: [], "live"),
+    "a late plan stays": (reconcile, "overwritten_offsets", lambda *_: [], "live"),
     "the plan in memory is not looked at": (RunningPlan, "is_written_in", lambda *_: True, "exactly-once"),
-    "the batch may begin anywhere": (moving, "check_batch", any_start(late_plans.check_batch), "exactly-once"),
+    "the batch may begin anywhere": (moving, "check_batch", any_start(overwritten_offsets.check_batch), "exactly-once"),
 }
 
 

@@ -7,22 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from tpc.chaos.explorer.service_moves import moves
-from tpc.chaos.explorer.service_process import Asked, Began, Ended, Past, Polled, Reads, Refused, asks
-from tpc.chaos.explorer.service_search import ServiceScope
-from tpc.chaos.explorer.service_source import Held
-from tpc.chaos.explorer.service_store import Seen
-from tpc.chaos.explorer.service_world import ServiceWorld
-from tpc.coordinator.service import cutting
-from tpc.coordinator.service.barriers import SourceCut
+from tpc.chaos.explorer.service.model import ServiceScope
+from tpc.chaos.explorer.service.moves import moves
+from tpc.chaos.explorer.service.process import Asked, Began, Ended, Past, Polled, Reads, Refused, asks
+from tpc.chaos.explorer.service.source import Held
+from tpc.chaos.explorer.service.store import Seen
+from tpc.chaos.explorer.service.world import ServiceWorld
+from tpc.coordinator.service import cutting, source_watermarks
 from tpc.coordinator.service.cut_events import CutEvents
 from tpc.coordinator.service.cutting import Cut, Cutter
+from tpc.coordinator.service.epoch_input import SourceCut
+from tpc.coordinator.service.firing import Soonest
 from tpc.coordinator.service.functions import KeyedState
+from tpc.coordinator.service.running import Running
+from tpc.coordinator.service.state.codec import VERSION, decode
 from tpc.coordinator.service.state.state import State
-from tpc.event_time import EpochTime
-from tpc.manifest import Barrier
+from tpc.coordinator.service.state.timer import Timer
+from tpc.manifest import EpochInput
 from tpc.source import Part
 from tpc.transactional import Transactional
+from tpc.watermark import EpochTime
 
 EMPTY = Seen((), (), ())
 WHOLE = (Held(), Held())
@@ -36,7 +40,7 @@ def nothing_is_remembered() -> Iterator[None]:
     asks.cache_clear()
 
 
-def past(*answers: Polled | Ended, decided: tuple[Barrier, ...] = (), held: tuple[Held, Held] = WHOLE) -> Past:
+def past(*answers: Polled | Ended, decided: tuple[EpochInput, ...] = (), held: tuple[Held, Held] = WHOLE) -> Past:
     """That of a process; where epochs are decided, a branch of the last one is lost, and the states are before it."""
     return Began(decided, bool(decided), (EMPTY, EMPTY), held, is_on_disk=False), answers
 
@@ -55,6 +59,22 @@ def test_without_a_fault_every_way_to_cut_the_events_ends() -> None:
     assert exploration.goals > 10
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_without_a_fault_every_timer_fires_when_it_is_due(on_disk: bool) -> None:
+    exploration = ServiceScope(service_faults=0, on_disk=on_disk, timers=True, timed_events=2).run()
+    assert (exploration.violated, exploration.what) == (None, "")
+    assert exploration.states > 1_500
+    assert exploration.goals > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_timers_hold_with_a_fault_anywhere(on_disk: bool) -> None:
+    exploration = ServiceScope(service_faults=1, on_disk=on_disk, timers=True, timed_events=1).run()
+    assert (exploration.violated, exploration.what) == (None, "")
+    assert exploration.states > 15_000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_with_a_fault_anywhere_every_invariant_holds(on_disk: bool) -> None:
@@ -66,30 +86,30 @@ def test_with_a_fault_anywhere_every_invariant_holds(on_disk: bool) -> None:
 def test_what_was_read_and_not_decided_is_read_again_up_to_another_cut() -> None:
     aborted = Ended(is_aborted=True, stores=(EMPTY, EMPTY))
     asked = cut(Polled((2, 1)), aborted, Polled((1, 0)))
-    assert (asked.epoch, asked.barrier.start, asked.barrier.end) == (0, ("0", "0"), ("1", "0"))
+    assert (asked.epoch, asked.epoch_input.start, asked.epoch_input.end) == (0, ("0", "0"), ("1", "0"))
     assert asked.rows[0] == (("timed", 0, 1, 1),)
 
 
 def test_a_lost_epoch_is_run_again_as_it_was_and_then_it_is_read_on() -> None:
     decided = cut(Polled((2, 1)))
-    assert asks(past(decided=(decided.barrier,))) == decided
+    assert asks(past(decided=(decided.epoch_input,))) == decided
     complete = Ended(is_aborted=False, stores=(EMPTY, EMPTY))
-    assert asks(past(complete, decided=(decided.barrier,))) == Reads()
-    after = asks(past(complete, Polled((1, 0)), decided=(decided.barrier,)))
+    assert asks(past(complete, decided=(decided.epoch_input,))) == Reads()
+    after = asks(past(complete, Polled((1, 0)), decided=(decided.epoch_input,)))
     assert isinstance(after, Asked)
-    assert (after.epoch, after.barrier.start) == (1, decided.barrier.end)
+    assert (after.epoch, after.epoch_input.start) == (1, decided.epoch_input.end)
 
 
 def test_a_source_that_no_longer_has_the_events_of_a_lost_epoch_is_refused() -> None:
     decided = cut(Polled((2, 1)))
-    asked = asks(past(decided=(decided.barrier,), held=(Held(first=2), Held())))
+    asked = asks(past(decided=(decided.epoch_input,), held=(Held(first=2), Held())))
     assert isinstance(asked, Refused)
     assert "StateLostError" in asked.what
 
 
 def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
     decided = cut(Polled((2, 1)))
-    asked = asks(past(decided=(decided.barrier,), held=(Held(compacted=0), Held())))
+    asked = asks(past(decided=(decided.epoch_input,), held=(Held(compacted=0), Held())))
     assert isinstance(asked, Asked)
     assert asked.rows != decided.rows
     world, labels = ServiceWorld(), []
@@ -112,8 +132,9 @@ def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
         "other rows are refused",
     )
     for word in wanted:
-        label, world, _ = next(move for move in moves(world) if word in move.label)
-        labels.append(label)
+        taken = next(move for move in moves(world) if word in move.label)
+        labels.append(taken.label)
+        world = taken.world
     assert world.leader is not None
     assert world.leader.does == "stop"
     resolved = [move for move in moves(world) if not move.is_fault]
@@ -177,3 +198,56 @@ def test_an_object_that_keeps_the_copy_of_an_aborted_epoch_is_seen(monkeypatch: 
     exploration = ServiceScope(service_faults=1).run()
     assert exploration.violated == "memory"
     assert "the epoch is aborted" in exploration.trace
+
+
+TIMED = ServiceScope(service_faults=1, timers=True, timed_events=1)
+
+
+def test_a_replay_that_takes_the_clock_of_its_own_time_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Cutter.again
+
+    def now(cutter: Cutter, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        return again(cutter, cuts, replace(time, now_ms=cutter._clocks.now_ms()))
+
+    monkeypatch.setattr(Cutter, "again", now)
+    exploration = TIMED.run()
+    assert exploration.violated == "clock"
+    assert exploration.trace[-1] == "it begins, and a branch is lost"
+
+
+def test_a_replay_at_another_time_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Cutter.again
+
+    def later(cutter: Cutter, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        return again(cutter, cuts, replace(time, now_ms=1_000))
+
+    monkeypatch.setattr(Cutter, "again", later)
+    assert TIMED.run().violated == "replay"
+
+
+def test_a_timer_that_stays_pending_when_it_has_fired_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(timer: Timer, at_ms: int, key: bytes, out: object) -> None:
+        assert timer.function is not None
+        timer.function(decode(VERSION + key[1:]), at_ms, out)
+
+    monkeypatch.setattr(Timer, "fire", twice)
+    assert TIMED.run().violated == "content"
+
+
+def test_a_start_that_does_not_wait_for_what_is_due_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Running.begin
+
+    def forgets(running: Running) -> None:
+        begin(running)
+        running._cutter.wait_for(Soonest())
+
+    monkeypatch.setattr(Running, "begin", forgets)
+    exploration = TIMED.run()
+    assert exploration.violated == "due"
+    assert "the process dies" in exploration.trace
+
+
+def test_a_clock_that_goes_back_with_the_machine_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_watermarks, "now_ms", lambda read_s, last_ms: round(read_s * 1000))
+    exploration = TIMED.run()
+    assert (exploration.violated, exploration.what) == ("clock", "an epoch is cut at 10 ms, and has 0 ms on record")

@@ -12,10 +12,10 @@ import pytest
 from tests.support.spark_state import StateOnDisk
 from tpc.chaos.faults import cut_disk
 from tpc.chaos.faults.cut_disk import EXT4, XFS, CutDisk
-from tpc.coordinator.kernel.local_files import LocalFiles
-from tpc.coordinator.spark.lineage import Lineage
+from tpc.coordinator.spark.checkpoint_fsync import CheckpointFsync
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.state import StateFiles
+from tpc.coordinator.spark.state_store_files import StateFiles
 from tpc.errors import LocalStackError
 from tpc.support import durable_files
 
@@ -72,7 +72,7 @@ def test_state_survives_if_it_was_made_durable_and_only_then(disk: CutDisk, *, s
         durable_files.create(disk.path / "commits" / str(batch), state.commit_text(batch).encode())
     durable_files.sync(disk.path / "commits")
     if synced:
-        Lineage(disk.path).begin().wait()
+        CheckpointFsync(disk.path).begin().wait()
     durable_files.sync(disk.path)
     disk.cut()
     disk.revive()

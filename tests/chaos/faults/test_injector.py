@@ -226,3 +226,32 @@ def test_a_process_that_has_survived_waits_at_its_next_step_until_readers_have_l
     injector.looked_file(tmp_path, 0).touch()
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
+
+
+def test_a_task_whose_kill_of_its_driver_was_due_does_nothing_more_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injector, "ENDS_WITHIN_S", 0.5)
+    driver = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(TIMEOUT_S,), daemon=True)
+    driver.start()
+    assert driver.pid is not None
+    task = made(tmp_path, StepFault("pass.prepare", KILL_DRIVER, after_epochs=0, nth=2), driver.pid)
+    began_at = time.monotonic()
+    task("pass.prepare", {"epoch": 0, "sink": "rows", "partition": 0})
+    assert injector.fired(tmp_path) == {} and time.monotonic() - began_at < 0.5
+    task("pass.prepare", {"epoch": 0, "sink": "rows", "partition": 1})
+    assert time.monotonic() - began_at >= 0.5
+    driver.join(TIMEOUT_S)
+    assert driver.exitcode == -signal.SIGKILL
+
+
+def test_what_earlier_lives_have_done_does_not_count(tmp_path: Path) -> None:
+    for epoch in range(3):
+        made(tmp_path, StepFault("epoch.decided", ERROR, epoch=9))("epoch.prepared", {"epoch": epoch})
+        made(tmp_path, StepFault("epoch.decided", ERROR, epoch=9))("epoch.completed", {"epoch": epoch})
+    later = made(tmp_path, StepFault("epoch.prepared", ERROR, after_epochs=1))
+    later.recorded_from = (tmp_path / injector.HITS_FILE).stat().st_size
+    later("epoch.prepared", {"epoch": 3})
+    later("epoch.completed", {"epoch": 3})
+    with pytest.raises(TransientError):
+        later("epoch.prepared", {"epoch": 4})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tpc.chaos.kills.events import Killed, StepReached
+from tpc.chaos.faults.hits import StepHit
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.run_record import RunRecord, input_rows
 
 STEPS = ("pass.write", "epoch.prepared", "epoch.decided", "sink.commit", "epoch.committed", "epoch.completed")
@@ -17,7 +18,7 @@ def begun() -> RunRecord:
 
 
 def hit(record: RunRecord, step: str, at: float, epoch: int) -> None:
-    record.reached(StepReached(at, 1, step, {"epoch": epoch}))
+    record.reached(StepHit(at, 1, 1, step, {"epoch": epoch}))
 
 
 def test_an_epoch_has_the_times_of_its_steps() -> None:
@@ -52,8 +53,8 @@ def test_an_epoch_that_was_complete_before_is_a_replay() -> None:
 def test_recovery_is_timed_from_the_start_of_its_life() -> None:
     record = begun()
     started = record.lives[0].started_at
-    record.reached(StepReached(started + 1, 1, "recovery.claimed", {"generation": 1}))
-    record.reached(StepReached(started + 2, 1, "recovery.swept", {"generation": 1}))
+    record.reached(StepHit(started + 1, 1, 1, "recovery.claimed", {"generation": 1}))
+    record.reached(StepHit(started + 2, 1, 1, "recovery.swept", {"generation": 1}))
     hit(record, "epoch.committed", started + 3, epoch=0)  # one that the life before had decided
     hit(record, "epoch.completed", started + 3.1, epoch=0)
     hit(record, "epoch.prepared", started + 4, epoch=1)

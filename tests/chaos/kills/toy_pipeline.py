@@ -1,7 +1,7 @@
 """A pipeline without systems: goes through the steps of epochs, and remembers in a file which are complete.
 
 `python -m tests.chaos.kills.toy_pipeline FILE EPOCHS`. It has a child process, as the driver has its JVM. Once, it does
-nothing any more before epoch N if there is a file `stuck-N`.
+nothing any more before epoch N if there is a file `stuck-N`. While there is a file `slow`, it pauses before each.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def main(done: Path, epochs: int) -> None:
         if (stuck := done.parent / f"stuck-{epoch}").exists():
             stuck.unlink()
             time.sleep(600)
+        if (done.parent / "slow").exists():
+            time.sleep(0.5)
         run_epoch(epoch)
         with done.open("a") as file:
             file.write(f"{epoch}\n")

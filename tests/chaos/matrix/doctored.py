@@ -21,7 +21,7 @@ def commit_before_the_intent() -> None:
             self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
-    Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
+    Participants.verify = lambda self, manifest, history: None  # type: ignore[method-assign]  # the defect that the checks must notice
     SparkPass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
 
 
@@ -29,7 +29,7 @@ def sweep_nothing() -> None:
     """What nobody decided is left prepared."""
     from tpc.coordinator.kernel.participants import Participants
 
-    Participants.sweep = lambda self, sweeper, history, still_leading: 0  # type: ignore[method-assign]  # the defect that the checks must notice
+    Participants.sweep = lambda self, rules, history, still_leading: 0  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
 def nothing() -> None:
@@ -38,9 +38,9 @@ def nothing() -> None:
 
 def sync_no_state() -> None:
     """Of what an intent rests on the state stores are not made durable."""
-    from tpc.coordinator.spark import lineage
+    from tpc.coordinator.spark import checkpoint_fsync
 
-    lineage.FOLDERS = ("sources",)  # type: ignore[assignment]  # the defect that the checks must notice
+    checkpoint_fsync.FOLDERS = ("sources",)  # type: ignore[assignment]  # the defect that the checks must notice
 
 
 def apply_the_state_before_the_intent() -> None:
@@ -56,7 +56,7 @@ def apply_the_state_before_the_intent() -> None:
             self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
-    Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
+    Participants.verify = lambda self, manifest, history: None  # type: ignore[method-assign]  # the defect that the checks must notice
     ServicePass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
 
 
@@ -171,7 +171,7 @@ def make_all_but_one_key_again() -> None:
 
 def let_event_time_stand() -> None:
     """Event time does not go on, whatever is read."""
-    from tpc.event_time import SourceClock
+    from tpc.watermark import SourceClock
 
     SourceClock.after = lambda self, parts, limit_ms=None: self  # type: ignore[method-assign]  # the defect that the checks must notice
 

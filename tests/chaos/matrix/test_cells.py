@@ -92,7 +92,7 @@ def test_the_first_fault_of_a_pair_leaves_something_to_recover_from() -> None:
     assert {fault.kind for fault in firsts - of_tasks} == {KILL}
 
 
-def test_the_second_fault_of_a_pair_strikes_the_recovery_before_everything_is_committed_or_swept() -> None:
+def test_the_second_fault_of_a_pair_strikes_the_recovery_before_it_is_finished() -> None:
     steps = {(case.second.step, case.second.record) for case in pairs() if case.second is not None}
     assert {step for step, record in steps if record is None} == {
         *(f"recovery.{step}" for step in ("claim", "claimed", "owned", "sweep")),

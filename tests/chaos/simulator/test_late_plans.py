@@ -30,7 +30,7 @@ def world() -> Simulation:
 
 
 def decided(world: Simulation, batch: int) -> str:
-    return world.ledger.decisions[batch].manifest.barrier.offsets_file
+    return world.ledger.decisions[batch].manifest.epoch_input.offsets_file
 
 
 def arrives(world: Simulation, batch: int, text: str | None = None) -> None:

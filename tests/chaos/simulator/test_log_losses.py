@@ -14,9 +14,7 @@ BEFORE_AND_AFTER = [f"{place}{when}" for place in (*RECORDS[:2], RECORDS[3]) for
 
 @pytest.mark.parametrize("place", [*BEFORE_AND_AFTER, "log.goes_on"])
 @pytest.mark.parametrize("fault", [Fault.LOG_GONE, Fault.LOG_OLDER])
-def test_a_log_that_loses_records_ends_its_coordinator_and_everything_is_finished_when_it_is_back(
-    fault: Fault, place: str
-) -> None:
+def test_a_log_that_loses_records_ends_its_coordinator_and_all_is_finished_later(fault: Fault, place: str) -> None:
     struck = 0
     for seed in range(SEEDS):
         result = Simulation(seed, FaultPlan.of([Strike(fault, 2, place)])).run()

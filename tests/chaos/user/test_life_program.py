@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.user.life_program import Orders, main
+from tpc.chaos.runner.orders import Orders
+from tpc.chaos.user.life_program import main
 
 JOB = """
 import tpc
@@ -23,7 +24,7 @@ def test_events_per_epoch_are_refused_by_name_for_a_pipeline_of_spark(
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "orders_of_spark.py").write_text(JOB)
     with pytest.raises(SystemExit) as ended:
-        main("orders_of_spark:pipeline", Orders(str(tmp_path), 1, events_per_epoch=50))
+        main(Orders(str(tmp_path), 1, events_per_epoch=50), "orders_of_spark:pipeline")
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "--events-per-epoch is for a service" in said and "maxOffsetsPerTrigger" in said

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.chaos.user.toy_life import number
+from tests.chaos.runner.toy_life import number
+from tpc.chaos.runner.lives import LifeProcesses
 from tpc.chaos.user.command import run_user_pipeline
 from tpc.chaos.user.directory import UserRunDirectory
-from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.run import UserRun
 from tpc.chaos.user.target import Target
 from tpc.errors import ConfigurationError, LocalStackError
@@ -42,7 +42,7 @@ readers = {{"mine": lambda: [{{"id": 1}}]}}
 
 
 def toy_command(processes: LifeProcesses, orders: Path) -> list[str]:
-    return [sys.executable, "-m", "tests.chaos.user.toy_life", str(orders), str(processes.log.parent / "work")]
+    return [sys.executable, "-m", "tests.chaos.runner.toy_life", str(orders), str(processes.log.parent / "work")]
 
 
 @pytest.fixture

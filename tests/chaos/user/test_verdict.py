@@ -13,10 +13,9 @@ from tests.support.folder_sink import FolderSink
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.runner.attempts import Attempt, Life, PlannedFault
+from tpc.chaos.runner.ends import RETRY
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.attempts import Attempt, UserLife
-from tpc.chaos.user.life_program import EXIT_RETRY
-from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.record import fault_json
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import Row, Target
@@ -28,7 +27,7 @@ from tpc.chaos.user.verdict import (
     check_something_expected,
     not_compared_sinks,
 )
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
 from tpc.errors import ConfigurationError
 from tpc.sinks import KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 
@@ -137,8 +136,8 @@ def test_what_is_left_in_a_sink_or_in_the_log_is_red() -> None:
     assert not all(check.passed for check in check_account(account(left={"a": ("tpc~job~1 (abort)",)})))
 
 
-def life(number: int, code: int, attempt: Attempt | None = None) -> UserLife:
-    return UserLife(number, 1, 1000 + number, 0.0, 0, attempt, 1.0, code)
+def life(number: int, code: int, attempt: Attempt | None = None) -> Life:
+    return Life(number, 1, 1000 + number, 0.0, 0, attempt, 1.0, code)
 
 
 def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> Attempt:
@@ -155,11 +154,11 @@ def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> 
         ("kill", -9, 0, ""),
         ("error", 1, 0, ""),
         ("hang", 0, 0, ""),
-        ("hang", EXIT_RETRY, 0, ""),
+        ("hang", RETRY, 0, ""),
         ("hang", 1, 0, "exit code 1: a hang ends by itself, and that is no reason to end so"),
         ("hang", -9, 0, "exit code -9: a hang ends by itself, and that is no reason to end so"),
         ("zombie", EXIT_FENCED, 0, ""),
-        ("zombie", EXIT_RETRY, 0, ""),
+        ("zombie", RETRY, 0, ""),
         ("zombie", 0, 0, "the stopped driver ended with 0, not as fenced"),
         ("zombie", 1, 0, "the stopped driver ended with 1, not as fenced"),
         ("zombie", EXIT_FENCED, 1, "the driver that took over ended with 1"),
@@ -228,6 +227,6 @@ def test_an_end_with_0_before_the_end_of_the_input_is_red_with_or_without_a_faul
 
 
 def test_a_transient_error_that_a_restart_has_cured_is_told_and_not_red() -> None:
-    check = check_run([0], [life(1, EXIT_RETRY), life(2, 0)], [])[1]
+    check = check_run([0], [life(1, RETRY), life(2, 0)], [])[1]
     assert check.passed
     assert "lives that a transient error ended: 1" in check.detail

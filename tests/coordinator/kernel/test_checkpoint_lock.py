@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from subprocess import Popen
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.processes import line, python
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
 from tpc.errors import CheckpointInUseError, FencedError
 from tpc.support import since_boot
 
@@ -41,7 +42,7 @@ BEGINS = """
 import sys
 from pathlib import Path
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
 from tpc.errors import TpcError
 lock = CheckpointLock(Path(sys.argv[1]))
 if sys.argv[2] == "locks":
@@ -155,6 +156,58 @@ def test_a_lock_that_was_gone_past_is_taken_once_its_holder_is_gone(tmp_path: Pa
         with pytest.raises(CheckpointInUseError, match=f"in use by process {os.getpid()}"):
             CheckpointLock(tmp_path).acquire()
         lock.release()
+
+
+def test_who_holds_the_lock_is_told_of_a_takeover_and_not_of_its_own(tmp_path: Path) -> None:
+    lock, told = CheckpointLock(tmp_path), list[str]()
+    lock.acquire(takeover=True)
+    lock.hold(lambda: told.append("of its own"))
+    assert told == []
+    time.sleep(2 * since_boot.TICK_S)  # a process may take over twice within one tick, and is the same one then
+    other = CheckpointLock(tmp_path)
+    other.acquire(takeover=True)
+    for _ in range(2):
+        lock.hold(lambda: told.append("taken over"))
+    assert told == ["taken over", "taken over"]
+    with pytest.raises(FencedError, match=f"taken over by process {os.getpid()}"):
+        lock.require_not_taken_over()
+    other.require_not_taken_over()
+    lock.release()
+    lock.require_not_taken_over()  # it leads no more, and nobody has to fence it
+    other.release()
+
+
+def test_holding_a_lock_that_was_gone_past_takes_it_once_it_is_free(tmp_path: Path) -> None:
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        lock.hold(lambda: pytest.fail("nobody has taken it over"))  # it is not free yet
+        holder.kill()
+        holder.wait(10)
+        lock.hold(lambda: pytest.fail("nobody has taken it over"))
+        with pytest.raises(CheckpointInUseError):
+            CheckpointLock(tmp_path).acquire()
+        lock.release()
+        lock.retake()  # it holds nothing to be taken
+        with CheckpointLock(tmp_path):
+            pass
+
+
+def test_a_word_that_a_power_cut_has_torn_fences_nobody(tmp_path: Path) -> None:
+    (tmp_path / "takeover").write_text("")
+    with CheckpointLock(tmp_path) as lock:
+        lock.require_not_taken_over()
+        lock.hold(lambda: pytest.fail("nobody has taken it over"))
+
+
+def test_a_lock_that_is_refused_leaves_no_file_open(tmp_path: Path) -> None:
+    with CheckpointLock(tmp_path):
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            with pytest.raises(CheckpointInUseError):
+                CheckpointLock(tmp_path).acquire()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_who_was_gone_past_or_was_killed_had_it_before_and_who_let_go_of_it_had_not(tmp_path: Path) -> None:

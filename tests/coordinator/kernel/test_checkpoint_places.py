@@ -15,12 +15,13 @@ from tests.core.builders import generation_body
 from tests.support.s3_server import BUCKET, S3Server
 from tpc.__main__ import app
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
-from tpc.coordinator.kernel.checkpoint_places import files_at, local_root, log_beside
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint_places import local_root, log_beside
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.objects import ObjectLog
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.operations.commands.targets import place_named
+from tpc.coordinator.spark.checkpoint_places import files_at
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.errors import CheckpointInUseError, ConfigurationError
 from tpc.records import RecordKind

@@ -15,12 +15,13 @@ from tests.support.memory_sink import MemoryCommitter, MemorySink
 from tpc.coordinator.kernel import participants
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.service.state.sink import StateSink
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.running_plan import RunningPlan
-from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.coordinator.spark.runtime import SparkRuntime
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TransientError
 from tpc.records import Record, RecordKind, decode, digest
 from tpc.sink import Marker, Owner
 from tpc.sinks.effects.sink import EffectSink
@@ -47,9 +48,11 @@ class Job:
         return self
 
     def coordinator(self) -> Coordinator:
-        return Coordinator(
-            JOB, self.sinks, self.log, LocalFiles(self.checkpoint), EngineSettings(), clock=MemoryClock()
-        )
+        return Coordinator(JOB, self.sinks, self.log, self.runtime, EngineSettings(), clock=MemoryClock())
+
+    @property
+    def runtime(self) -> SparkRuntime:
+        return SparkRuntime(LocalFiles(self.checkpoint))
 
     @property
     def metadata(self) -> Path:
@@ -155,9 +158,9 @@ def test_a_forgotten_coordinator_that_meets_a_later_batch_of_its_successor_is_fe
     forgotten.finish()
     leading.finish()
     for epoch in (1, 2):
-        leading.spark_log.restore("offsets", epoch, plan_text(epoch))
+        job.runtime.log.restore("offsets", epoch, plan_text(epoch))
     with pytest.raises(FencedError):
-        forgotten.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False)
+        job.runtime.epoch_input(forgotten, 2, RunningPlan(frozenset({"2"}), 2), stateful=False)
 
 
 def test_a_plan_that_a_successor_has_written_over_means_fenced(job: Job) -> None:
@@ -165,17 +168,31 @@ def test_a_plan_that_a_successor_has_written_over_means_fenced(job: Job) -> None
     forgotten, leading = job.coordinator(), job.coordinator()
     forgotten.finish()
     leading.finish()
-    leading.spark_log.restore("offsets", 2, plan_text(3))
+    job.runtime.log.restore("offsets", 2, plan_text(3))
     with pytest.raises(FencedError):
-        forgotten.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False)
+        job.runtime.epoch_input(forgotten, 2, RunningPlan(frozenset({"2"}), 2), stateful=False)
+
+
+def test_a_plan_of_the_next_epoch_that_is_not_what_runs_means_fenced_unless_this_one_leads(job: Job) -> None:
+    job.with_epoch()
+    forgotten, leading = job.coordinator(), job.coordinator()
+    forgotten.finish()
+    leading.finish()
+    for epoch, end in ((0, 1), (1, 3)):
+        job.runtime.log.restore("offsets", epoch, plan_text(end))
+    running = RunningPlan(frozenset({"2"}), 2)
+    with pytest.raises(TransientError, match="is not the plan that the query runs"):
+        job.runtime.epoch_input(leading, 1, running, stateful=False)
+    with pytest.raises(FencedError):
+        job.runtime.epoch_input(forgotten, 1, running, stateful=False)
 
 
 def test_a_batch_that_is_not_the_next_is_left_to_the_machine_by_who_leads(job: Job) -> None:
     job.with_epoch()
     coordinator = job.coordinator()
     coordinator.finish()
-    coordinator.spark_log.restore("offsets", 2, plan_text(2))
-    assert coordinator.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False).end == ("2",)
+    job.runtime.log.restore("offsets", 2, plan_text(2))
+    assert job.runtime.epoch_input(coordinator, 2, RunningPlan(frozenset({"2"}), 2), stateful=False).end == ("2",)
 
 
 def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +208,7 @@ def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(job: Job, mon
 def test_a_new_checkpoint_gets_the_query_id_that_the_log_names(job: Job) -> None:
     coordinator = job.coordinator()
     coordinator.finish()
-    assert coordinator.spark_log.query_id() == Journal(job.log).open().query_id
+    assert job.runtime.log.query_id() == Journal(job.log).open().query_id
 
 
 def test_a_damaged_generation_record_whose_term_a_sink_has_met_is_not_voided(job: Job) -> None:
@@ -311,7 +328,7 @@ def test_a_takeover_ends_who_has_the_log_a_state_or_an_outbox_locked_and_a_start
         assert before is None  # the one before has let go
         asked.append([str(path.relative_to(tmp_path)) for path in files])
 
-    monkeypatch.setattr("tpc.coordinator.kernel.coordinator.end_fenced_process", noted)
+    monkeypatch.setattr("tpc.coordinator.kernel.coordinator.kill_stopped_lock_holder", noted)
     (tmp_path / "outbox").mkdir()
     sinks = [
         StateSink("totals", tmp_path / "state"),
@@ -320,7 +337,7 @@ def test_a_takeover_ends_who_has_the_log_a_state_or_an_outbox_locked_and_a_start
     ]
     log = SqlLog(f"sqlite:///{tmp_path}/log.db", pipeline="job")
     for takeover in (False, True):
-        coordinator = Coordinator(JOB, sinks, log, LocalFiles(tmp_path / "checkpoint"), EngineSettings())
+        coordinator = Coordinator(JOB, sinks, log, SparkRuntime(LocalFiles(tmp_path / "checkpoint")), EngineSettings())
         coordinator.lock(takeover=takeover)
         coordinator.close()
     assert asked == [["log.db", "state/totals.db", "outbox/_tpc/effects.db"]]

@@ -18,12 +18,12 @@ from tests.support.folder_sink import FolderSink
 from tests.support.memory_pipeline import acting
 from tests.support.session_settings import session_with
 from tpc.__main__ import app
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.operations import adoption
 from tpc.coordinator.operations.adoption import Adopted, adopt
 from tpc.coordinator.operations.savepoints.copying import copy_file
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import reconcile
@@ -425,7 +425,7 @@ def test_killed_within_its_first_epoch_it_still_has_every_row_once(world: World)
 
 
 @pytest.mark.spark
-def test_without_an_adoption_a_start_is_refused_before_it_has_put_anything_and_names_the_command(world: World) -> None:
+def test_a_start_without_an_adoption_is_refused_before_any_put_and_names_the_command(world: World) -> None:
     world.feed.epochs(1)
     world.run_plain()
     with pytest.raises(

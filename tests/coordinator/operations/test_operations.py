@@ -16,9 +16,9 @@ from tests.support.memory_pipeline import acting
 from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
 from tpc import failpoints
 from tpc.__main__ import app
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations import actions
@@ -63,7 +63,7 @@ class Place:
 
     def resolve(self, epoch: int = 1, sink: str = "a", action: Action = Action.ACCEPT_LOSS) -> Resolution:
         resolution = Resolution(epoch, sink, action, "the table is gone", "anna")
-        actions.resolve(self.log, LocalFiles(self.checkpoint), resolution)
+        actions.resolve(self.log, LocalCheckpoint(self.checkpoint), resolution)
         return resolution
 
 
@@ -76,7 +76,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
-    found = actions.status(actions.log_of(place.checkpoint), LocalFiles(place.checkpoint))
+    found = actions.status(actions.log_of(place.checkpoint), LocalCheckpoint(place.checkpoint))
     assert found["pipeline"] == "job#1"
     assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
     assert found["pending_branches"] == {"a": 2, "b": 0}
@@ -86,14 +86,14 @@ def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place
 
 def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no intent log in"):
-        actions.status(actions.log_of(tmp_path), LocalFiles(tmp_path))
+        actions.status(actions.log_of(tmp_path), LocalCheckpoint(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
     before = place.log.slots()
     with CheckpointLock(place.checkpoint / "tpc"):
-        actions.status(actions.log_of(place.checkpoint), LocalFiles(place.checkpoint))
+        actions.status(actions.log_of(place.checkpoint), LocalCheckpoint(place.checkpoint))
     assert place.log.slots() == before
 
 
@@ -104,7 +104,7 @@ def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
     resolution = place.resolve()
     history = Journal(place.log).open()
     assert history.resolutions == (resolution,)
-    assert actions.status(actions.log_of(place.checkpoint), LocalFiles(place.checkpoint))["resolutions"] == [
+    assert actions.status(actions.log_of(place.checkpoint), LocalCheckpoint(place.checkpoint))["resolutions"] == [
         resolution.to_json()
     ]
 
@@ -189,7 +189,7 @@ def test_in_doubt_says_that_a_branch_of_a_complete_epoch_has_lost_its_commit(pla
     assert "the next start is refused" in fates[0]
 
 
-def test_in_doubt_takes_a_branch_of_a_complete_epoch_that_the_sink_shows_for_what_is_left_of_a_commit(
+def test_in_doubt_takes_a_branch_of_a_reported_epoch_for_the_rest_of_a_commit(
     place: Place,
 ) -> None:
     """Where the system does not say that it is the only copy: a backup may have brought a staged file back."""
@@ -279,7 +279,7 @@ def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place:
     }
     assert len(place.sinks["a"].committed) == 2
     with CheckpointLock(place.checkpoint / "tpc"):
-        assert actions.status(actions.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] is None
+        assert actions.status(actions.log_of(place.checkpoint), LocalCheckpoint(place.checkpoint))["pending"] is None
 
 
 def called(place: Place, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
@@ -311,7 +311,7 @@ def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> 
     assert actions.sweep(place.pipeline())["aborted"] == 1
     assert place.sinks["a"].aborted() == [stray]
     assert place.sinks["a"].committed == {}
-    assert actions.status(actions.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] == 1
+    assert actions.status(actions.log_of(place.checkpoint), LocalCheckpoint(place.checkpoint))["pending"] == 1
 
 
 def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
@@ -356,11 +356,11 @@ def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None
 
 def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Place) -> None:
     with pytest.raises(ConfigurationError, match="the pipeline has no sink 'z'"):
-        actions.remove_sink(finished.pipeline(), "z", "")
+        actions.remove_sink(finished.pipeline(), "z", "gone")
 
 
 def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
-    actions.remove_lost_sink(finished.log, LocalFiles(finished.checkpoint), "a", "the server burnt down")
+    actions.remove_lost_sink(finished.log, LocalCheckpoint(finished.checkpoint), "a", "the server burnt down")
     assert Journal(finished.log).open().removed["a"].marker == 1
     assert finished.sinks["a"].aborted() == []
 
@@ -377,9 +377,9 @@ def test_a_command_with_the_old_settings_says_that_a_removed_sink_joins_again(
 
 def test_a_sink_that_has_joined_again_is_not_told_as_removed(finished: Place) -> None:
     actions.remove_sink(finished.pipeline(), "a", "moved to another team")
-    assert actions.status(finished.log, LocalFiles(finished.checkpoint))["removed_sinks"] == {"a": 1}
+    assert actions.status(finished.log, LocalCheckpoint(finished.checkpoint))["removed_sinks"] == {"a": 1}
     actions.recover(finished.pipeline())
-    assert actions.status(finished.log, LocalFiles(finished.checkpoint))["removed_sinks"] == {}
+    assert actions.status(finished.log, LocalCheckpoint(finished.checkpoint))["removed_sinks"] == {}
 
 
 def test_a_removed_sink_is_told_with_the_last_epoch_that_was_decided_with_it() -> None:
@@ -393,15 +393,15 @@ def test_a_removed_sink_is_told_with_the_last_epoch_that_was_decided_with_it() -
 
 def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator_gave_it_up(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="decided epoch 1 waits for sink 'a'"):
-        actions.remove_lost_sink(place.log, LocalFiles(place.checkpoint), "a", "gone")
+        actions.remove_lost_sink(place.log, LocalCheckpoint(place.checkpoint), "a", "gone")
     place.resolve()
-    actions.remove_lost_sink(place.log, LocalFiles(place.checkpoint), "a", "gone")
+    actions.remove_lost_sink(place.log, LocalCheckpoint(place.checkpoint), "a", "gone")
     assert list(Journal(place.log).open().removed) == ["a"]
 
 
 def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place: Place) -> None:
     place.log.put(5, b"half a record", place.log.read(4))
-    assert actions.status(place.log, LocalFiles(place.checkpoint))["damaged_slots"] == [5]
+    assert actions.status(place.log, LocalCheckpoint(place.checkpoint))["damaged_slots"] == [5]
     with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
         place.resolve()
     assert place.log.slots() == [1, 2, 3, 4, 5]
@@ -429,7 +429,7 @@ def test_a_command_whose_log_goes_away_after_its_put_does_not_know(place: Place)
 
     with acting("log.stored", unmounted), pytest.raises(LogGoneError) as caught:
         place.resolve()
-    assert "whether the decision is on the record is not known" in caught.value.safe
+    assert "whether the decision is on the record is unknown" in caught.value.safe
 
 
 def test_a_command_whose_slot_is_another_s_says_that_nothing_was_recorded(place: Place) -> None:

@@ -16,6 +16,20 @@ from tpc.sinks import FileSink
 from tpc.source import Source
 from tpc.sources import IterableSource
 
+STEPS = (
+    "pass.flushed",
+    "pass.prepared",
+    "epoch.prepared",
+    "log.stored",
+    "epoch.decided",
+    "sink.commit",
+    "sink.committed",
+    "epoch.committed",
+    "epoch.completed",
+    "recovery.claimed",
+)
+"""Those of an epoch with states at which a process can end, from the flush of its rows on."""
+
 
 class Die(Exception):  # noqa: N818  it is a death, not an error
     """The process ends here, as far as its coordinator can tell."""

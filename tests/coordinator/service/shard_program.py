@@ -16,7 +16,7 @@ from typing import Any
 
 import tpc
 from tpc import failpoints
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
 from tpc.errors import TpcError
 from tpc.sinks import KafkaOffsetsSink, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tpc
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import exit_code_for
 from tpc.errors import TpcError
 from tpc.sinks import FileSink
 from tpc.sources import LinesSource

@@ -23,7 +23,7 @@ class Values(Source):
     """Twenty numbers, by a reader that `change` has broken."""
 
     kind = "values"
-    begins_anew = False
+    start_varies = False
 
     def __init__(self, change: Change) -> None:
         super().__init__("values")
@@ -46,6 +46,7 @@ class Reader(SourceReader):
         self.origin_again: Callable[[int], Any] = lambda _: self.origin
         self.parts: Callable[[list[Part]], Any] = lambda parts: parts
         self.moves: Callable[[int], int] = lambda end: end
+        self.bytes: Any = None
 
     def seek(self, position: str | None) -> None:
         self.start = self.end = int(position or 0)
@@ -57,6 +58,9 @@ class Reader(SourceReader):
         before, self.end = self.end, min(self.end + rows, len(VALUES))
         self.end = max(before, self.moves(self.end))
         return self.polled(self.end - before)  # type: ignore[no-any-return]
+
+    def polled_bytes(self) -> int | None:
+        return self.bytes  # type: ignore[no-any-return]
 
     def cut(self) -> list[Part]:
         events, self.start = VALUES[self.start : self.end], self.end
@@ -237,3 +241,21 @@ def test_a_dead_letter_has_any_position_that_a_source_tells(tmp_path: Path, posi
 def test_a_share_of_one_sets_no_bound_where_two_functions_refuse_one_event(tmp_path: Path) -> None:
     run(tmp_path, lambda _: None, refused=VALUES, max_share=1.0, at_least=1)
     assert len(written(tmp_path, "dead")) == 2 * len(VALUES)
+
+
+@pytest.mark.parametrize("known", [-1, True, 1.5, "many"])
+def test_a_size_of_what_was_polled_that_is_no_number_of_bytes_is_refused(tmp_path: Path, known: Any) -> None:
+    def change(reader: Reader) -> None:
+        reader.bytes = known
+
+    with pytest.raises(ConfigurationError, match=r"answers polled_bytes\(\) with .* which is no number of bytes"):
+        run(tmp_path, change)
+
+
+@pytest.mark.parametrize("known", [None, 0, 7])
+def test_a_source_may_say_how_many_bytes_it_has_polled_or_nothing(tmp_path: Path, known: int | None) -> None:
+    def change(reader: Reader) -> None:
+        reader.bytes = known
+
+    run(tmp_path, change)
+    assert sorted(row["n"] for row in written(tmp_path, "rows")) == VALUES

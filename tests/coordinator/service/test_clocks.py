@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tpc.event_time import NO_TIME, PartTimes, SourceClock, lowest
+import pytest
+
+from tpc.coordinator.service.epoch_input import SourceCut
+from tpc.coordinator.service.functions import Input
+from tpc.coordinator.service.source_watermarks import SourceWatermarks
+from tpc.sources import IterableSource
+from tpc.watermark import NO_EPOCH_TIME, NO_TIME, PartTimes, SourceClock, lowest
 
 
 def after(clock: SourceClock, *parts: tuple[str, list[int], bool]) -> SourceClock:
@@ -36,3 +42,13 @@ def test_the_slowest_source_tells_the_watermark_once_all_have_told() -> None:
     assert lowest([30, 20]) == 20
     assert lowest([30, None]) is None
     assert lowest([]) is None
+
+
+@pytest.mark.parametrize(("came", "is_exhausted", "reached_ms"), [(0, True, 301), (0, False, 290), (1, True, 290)])
+def test_an_epoch_without_events_is_expected_to_come_as_far_as_it_would_be_cut(
+    came: int, is_exhausted: bool, reached_ms: int
+) -> None:
+    """Partition 1 held the source back, since its end was not known yet. A timer at 300 waits for no later event."""
+    watermarks = SourceWatermarks([Input(IterableSource([], name="s"), int)])
+    watermarks.seek([SourceCut("s", "", "", clock=SourceClock(290, {"0": 301, "1": 290}))], NO_EPOCH_TIME)
+    assert watermarks.watermark_ms([came], [is_exhausted]) == reached_ms

@@ -19,6 +19,7 @@ import tpc
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs, Kind
 from tpc.coordinator.service.computing import run_functions
 from tpc.coordinator.service.cutting import Cutter
+from tpc.coordinator.service.epoch_size import EpochSize
 from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.functions import Function, Input
 from tpc.coordinator.service.output import Output
@@ -107,10 +108,11 @@ def run(directory: Path, came: Sequence[Happened], sizes: Sequence[int], restart
 
     ends, reached_ms = list(accumulate(sizes)), None
     source = Input(IterableSource(lambda: came), lambda event: event.time_ms)
-    cutter = Cutter([source], EpochTrigger(rows=1), wall_s=lambda: 10.0)
+    cutter = Cutter([source], EpochTrigger(events=1), wall_s=lambda: 10.0)
     cutter.seek([])
     for epoch, (size, end) in enumerate(zip(sizes, ends, strict=True)):
-        cutter._every = EpochTrigger(rows=size)
+        cutter._every = EpochTrigger(events=size)
+        cutter._size = EpochSize(cutter._every)
         cut = cutter.next(lambda: False, lambda: None, until_end=True)
         assert cut is not None
         assert int(cut.sources[0].end) == end
@@ -127,7 +129,7 @@ def run(directory: Path, came: Sequence[Happened], sizes: Sequence[int], restart
             states[0].restore()
             epochs.state = states[0]
             cutter.close()
-            cutter = Cutter([source], EpochTrigger(rows=1), wall_s=lambda: 10.0)
+            cutter = Cutter([source], EpochTrigger(events=1), wall_s=lambda: 10.0)
             cutter.seek(cut.sources, cut.time)
     held = _held(states[0], len(sizes), reached_ms)
     epochs.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tpc.coordinator.service import cutting
-from tpc.coordinator.service.barriers import SourceCut
 from tpc.coordinator.service.cutting import Cut, Cutter
+from tpc.coordinator.service.epoch_input import SourceCut
 from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.functions import Input
 from tpc.coordinator.service.topic_partitions import TopicPartitions
@@ -25,7 +25,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cutter_of(*sources: Source, rows: int, ends: Sequence[SourceCut] = ()) -> Cutter:
-    cutter = Cutter([Input(source, None) for source in sources], EpochTrigger(rows=rows))
+    cutter = Cutter([Input(source, None) for source in sources], EpochTrigger(events=rows))
     cutter.seek(ends)
     return cutter
 
@@ -44,7 +44,7 @@ def cut(cutter: Cutter) -> Cut:
 
 def test_where_a_source_begins_that_could_begin_elsewhere_is_an_epoch_of_its_own() -> None:
     numbers = IterableSource(range(3))
-    numbers.begins_anew = True
+    numbers.start_varies = True
     cutter = cutter_of(numbers, rows=2)
     first = cut(cutter)
     assert (first.rows, [(source.start, source.end) for source in first.sources]) == (0, [("0", "0")])
@@ -171,7 +171,7 @@ class Ahead(IterableSource):
         return made
 
 
-def test_a_position_that_moved_without_events_is_recorded_once_when_nothing_has_come_for_a_while(
+def test_a_position_that_moved_without_events_is_recorded_once_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = Ahead([])
@@ -208,7 +208,7 @@ class Clicks(IterableSource):
 def test_topics_of_one_name_in_two_clusters_are_two_topics(tmp_path: Path) -> None:
     def begin(east: int, west: int) -> None:
         inputs = [Input(Clicks("east", east), None), Input(Clicks("west", west), None)]
-        cutter = Cutter(inputs, EpochTrigger(rows=1), TopicPartitions(tmp_path))
+        cutter = Cutter(inputs, EpochTrigger(events=1), TopicPartitions(tmp_path))
         cutter.seek([])
         cut(cutter)  # counts are noted with the first events, not before
 

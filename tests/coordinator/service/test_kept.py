@@ -10,7 +10,7 @@ import pytest
 
 import tpc
 from tests.coordinator.service.kept_program import Learned, Model
-from tests.coordinator.service.program import Die
+from tests.coordinator.service.program import STEPS, Die
 from tests.support.each_step import each_step
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
@@ -23,26 +23,14 @@ from tpc.handles import PipelineId
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
-STEPS = (
-    "epoch.planned",
-    "pass.flushed",
-    "pass.prepared",
-    "epoch.prepared",
-    "log.stored",
-    "epoch.decided",
-    "sink.commit",
-    "sink.committed",
-    "epoch.committed",
-    "epoch.completed",
-    "recovery.claimed",
-)
+DEATHS = ("epoch.planned", *STEPS)
 
 
 def log_of(directory: Path) -> LocalLog:
     return LocalLog(directory / "service" / "tpc" / "log")
 
 
-@pytest.mark.parametrize("step", each_step(STEPS))
+@pytest.mark.parametrize("step", each_step(DEATHS))
 def test_a_kill_at_any_step_leaves_the_object_and_the_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
     learned = Learned(tmp_path, numbers=100)
     learned.run()

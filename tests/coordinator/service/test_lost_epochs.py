@@ -18,7 +18,7 @@ from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.coordinator.service.barriers import cuts_of
+from tpc.coordinator.service.epoch_input import cuts_of
 from tpc.coordinator.service.running import check_repairable
 from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import FileSink
@@ -124,7 +124,8 @@ def test_what_no_source_holds_any_more_is_given_up_on_the_record_and_the_service
     with pytest.raises(StateLostError):
         program.run()
     program.timed, program.others = held
-    decision = ["--epoch", str(LOSING), "--sink", lost, "--accept-loss", "--reason", "the source has lost it"]
+    loss = ("--accept-loss", "--although-not-refused")
+    decision = ["--epoch", str(LOSING), "--sink", lost, *loss, "--reason", "the source has lost it"]
     told = CliRunner().invoke(app, ["resolve", str(tmp_path / "service"), *decision])
     assert told.exit_code == 0, told.output
     assert (f"{lost} is a state: it goes on as it was before epoch {LOSING}" in told.output) is (lost != "out")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import tpc
 from tests.coordinator.service.program import Die
-from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
+from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.__main__ import app
 from tpc.chaos.checkers.kafka_content import group_lag
@@ -151,7 +151,7 @@ def test_a_service_whose_offsets_were_written_again_goes_on_where_the_epoch_has_
 
 def test_offsets_of_a_topic_that_is_gone_are_given_up_by_the_command_that_the_error_tells(program: Program) -> None:
     program.lose("offsets")
-    program.kafka.admin.delete_topics([program.topic], operation_timeout=DEADLINE_S)[program.topic].result(DEADLINE_S)
+    program.kafka.delete(program.topic)
 
     with pytest.raises(TransientError) as raised:
         program.run(retires=True, offsets_sink=program.offsets_sink(timeout_s=5.0))

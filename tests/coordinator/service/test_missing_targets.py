@@ -11,8 +11,8 @@ import pytest
 import tpc
 from tests.coordinator.service.kept_program import Learned
 from tests.coordinator.service.program import Die, die
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.job import Job
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.operations import actions
 from tpc.errors import ConfigurationError
 from tpc.sinks import EffectSink
@@ -74,7 +74,7 @@ def test_after_its_removal_on_the_record_the_sink_begins_in_a_new_directory(tmp_
     learned = Learned(tmp_path, numbers=100)
     learned.run()
     (tmp_path / "out").rename(tmp_path / "gone for good")
-    checkpoint = LocalFiles(tmp_path / "service")
+    checkpoint = LocalCheckpoint(tmp_path / "service")
     actions.remove_lost_sink(actions.log_of(checkpoint), checkpoint, "out", "the disk has died")
     learned.values += range(100, 120)
     learned.run()

@@ -237,7 +237,7 @@ def test_what_concerns_the_run_and_not_the_event_stays_what_it_is(own: Exception
 class Bare(Source):
     """A source of one's own, which says nothing of its events."""
 
-    begins_anew = False
+    start_varies = False
 
     def reader(self) -> SourceReader:
         reader = IterableSource(list(range(30))).reader()

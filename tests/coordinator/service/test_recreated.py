@@ -15,7 +15,7 @@ from tpc.coordinator.kernel.feeding import background_call
 from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import undamaged
-from tpc.coordinator.service.barriers import cuts_of
+from tpc.coordinator.service.epoch_input import cuts_of
 from tpc.coordinator.service.leader import probe_sources
 from tpc.errors import StateLostError, TransientError
 from tpc.identities import require_same
@@ -61,11 +61,11 @@ class Made(Numbers):
         self.told: Ids = {"t": "first"}
         self.continues: Ids = {}
         self.name = "numbers"
-        self.begins_anew = False
+        self.start_varies = False
 
     def source(self) -> Source:
         made = Topic(self.name, lambda: self.values, lambda: self.told, self.continues)
-        made.begins_anew = self.begins_anew
+        made.start_varies = self.start_varies
         return made
 
     def tell(self, told: Ids) -> None:
@@ -200,7 +200,7 @@ def test_a_source_that_gave_nothing_to_an_epoch_is_not_asked_for_it(service: Mad
 
 def test_a_first_epoch_that_only_notes_where_a_source_begins_is_not_noted_of_another_one(tmp_path: Path) -> None:
     service = Made(tmp_path)
-    service.begins_anew = True
+    service.start_varies = True
     with pytest.raises(StateLostError, match="not the one that it has read"):
         service.run_with({"epoch.planned": lambda *_: service.tell({"t": "second"})})
     assert service.epochs() == 0

@@ -35,7 +35,7 @@ class Partitions(Source):
     """So many partitions, whose events come in this order. Its reader can decode again, or cannot."""
 
     kind = "partitions"
-    begins_anew = False
+    start_varies = False
 
     def __init__(self, came: Sequence[Came], partitions: int, *, is_fresh_again: bool) -> None:
         super().__init__("partitions")

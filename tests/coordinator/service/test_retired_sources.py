@@ -158,7 +158,7 @@ def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retir
     assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40]
 
 
-def test_a_lost_branch_of_a_source_that_is_gone_is_given_up_by_the_command_that_the_error_names(merged: Merged) -> None:
+def test_a_lost_branch_of_a_gone_source_is_given_up_by_the_command_in_the_error(merged: Merged) -> None:
     refused = merged.refused_for_a_lost_branch()
     [command] = re.findall(r"`tpc (resolve [^`]*)`", str(refused))
     told = CliRunner().invoke(app, shlex.split(command))

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import tpc
-from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
-from tests.support.processes import eventually
+from tests.support.kafka_topics import KafkaTopics
 from tpc.chaos.checkers.kafka_content import group_lag
 from tpc.sinks import FileSink, KafkaOffsetsSink
 from tpc.sources import KafkaSource
@@ -38,8 +37,7 @@ def test_a_topic_may_be_removed_once_it_is_retired_also_where_offsets_are_commit
     kafka.produce(new, [(None, "b")])
     run(old, new)
     kafka.produce(new, [(None, "c")])
-    kafka.admin.delete_topics([old], operation_timeout=DEADLINE_S)[old].result(DEADLINE_S)
-    eventually(lambda: old not in kafka.admin.list_topics(timeout=DEADLINE_S).topics, "the topic is gone")
+    kafka.delete(old)
     run(new, retire=[old])
     files = (tmp_path / "out").glob("*.parquet")
     assert sorted(text for path in files for text in pq.read_table(path)["text"].to_pylist()) == ["a", "b", "c"]

@@ -24,11 +24,11 @@ from tests.core.builders import generation_body
 from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.__main__ import app
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.service import barriers, running
+from tpc.coordinator.service import epoch_input, running
 from tpc.coordinator.service.service_pass import ServicePass
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity
 from tpc.errors import (
@@ -250,7 +250,7 @@ def test_a_cut_that_another_version_has_written_is_refused_by_its_format(
 ) -> None:
     numbers = Numbers(tmp_path, 100)
     numbers.run()
-    monkeypatch.setattr(barriers, "FORMAT", barriers.FORMAT + 1)
+    monkeypatch.setattr(epoch_input, "FORMAT", epoch_input.FORMAT + 1)
     with pytest.raises(
         HistoryMismatchError, match=r"is written in format 2, and this is format 3 .*epoch 0.*version of"
     ):
@@ -338,7 +338,7 @@ def test_lines_are_what_decode_makes_of_them_also_when_they_are_read_again(tmp_p
     reader.close()
 
 
-def test_a_line_that_decode_refuses_is_told_with_its_place_and_another_failure_stays_what_it_is(tmp_path: Path) -> None:
+def test_a_line_that_decode_refuses_is_reported_with_its_place_other_failures_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"[1]\n{\n")
     reader = LinesSource(file, decode=json.loads).reader()

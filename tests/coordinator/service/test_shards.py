@@ -311,7 +311,9 @@ def test_a_service_without_shards_does_not_begin_where_shards_have_run(tmp_path:
     ):
         service(tmp_path, EveryOther(4)).run(until_end=True)
     (tmp_path / "service").rename(tmp_path / "elsewhere")
-    with pytest.raises(HistoryMismatchError, match="the sink knows shards of this service: it is cut into 2"):
+    with pytest.raises(
+        HistoryMismatchError, match="the sink holds rows of shards of this service, which is divided into 2"
+    ):
         service(tmp_path, EveryOther(4)).run(until_end=True)
 
 

@@ -20,9 +20,9 @@ import pytest
 from tests.coordinator.service.standby_program import KEYS
 from tests.core.builders import generation_body
 from tests.support.memory import MemoryLog
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.heartbeat import FILE_NAME, HeartbeatWriter, read_heartbeat, this_process
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations import actions
@@ -91,7 +91,7 @@ class Pair:
         return rows
 
     def leader(self) -> int | None:
-        state = actions.status(LocalLog(self.notes / "log"), LocalFiles(self.directory / "service"))
+        state = actions.status(LocalLog(self.notes / "log"), LocalCheckpoint(self.directory / "service"))
         return None if state["leader"] is None else int(state["leader"]["process"])
 
     def generation(self) -> int:
@@ -246,7 +246,7 @@ def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_
     assert Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
-def test_a_standby_whose_directory_nobody_has_begun_in_does_not_take_over_from_another_container(
+def test_a_standby_with_an_empty_directory_takes_over_from_no_other_container(
     tmp_path: Path,
 ) -> None:
     """Two containers of one machine, a directory each, one log: who leads is not seen from here."""

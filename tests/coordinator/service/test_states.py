@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tpc
-from tests.coordinator.service.program import Die, die
+from tests.coordinator.service.program import STEPS, Die, die
 from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.chaos.checkers.service_state import held_rows
@@ -22,19 +22,7 @@ from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
 KEYS = 7
-STEPS = (
-    "pass.write",
-    "pass.flushed",
-    "pass.prepared",
-    "epoch.prepared",
-    "log.stored",
-    "epoch.decided",
-    "sink.commit",
-    "sink.committed",
-    "epoch.committed",
-    "epoch.completed",
-    "recovery.claimed",
-)
+DEATHS = ("pass.write", *STEPS)
 
 
 class Sums:
@@ -82,7 +70,7 @@ class Sums:
         return made
 
 
-@pytest.mark.parametrize("step", each_step(STEPS))
+@pytest.mark.parametrize("step", each_step(DEATHS))
 def test_a_death_at_any_step_leaves_state_and_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
     sums = Sums(tmp_path, numbers=100)
     sums.run()

@@ -23,12 +23,13 @@ from tpc.coordinator.operations import actions
 from tpc.coordinator.operations.commands.status_lines import status_lines
 from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
 from tpc.coordinator.operations.monitoring.metrics import Metrics
-from tpc.coordinator.service.barriers import lives_of, time_of
+from tpc.coordinator.service.epoch_input import time_of, times_to_live_of
 from tpc.errors import ConfigurationError, DataError
-from tpc.event_time import TIME_MAX_MS, Life
 from tpc.manifest import Manifest
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
+from tpc.time_to_live import TimeToLive
+from tpc.watermark import TIME_MAX_MS
 
 YEAR_2100_MS = 4_102_444_800_000
 each_kind = pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
@@ -79,9 +80,9 @@ def test_entries_live_by_the_time_to_live_that_the_program_has(
     tally.run()
     assert tally.rows()[-1] == ("x", 2, f"{left}x")
     before_ms, after_ms = (None if each is None else round(each * 1000) for each in (before_s, after_s))
-    lives = [lives_of(manifest)["tally"] for _, manifest in sorted(manifests(tmp_path).items())]
-    first, second = Life(before_ms, before_ms), Life(after_ms, after_ms)
-    assert lives == [first, first, Life(after_ms, before_ms), second]
+    lives = [times_to_live_of(manifest)["tally"] for _, manifest in sorted(manifests(tmp_path).items())]
+    first, second = TimeToLive(before_ms, before_ms), TimeToLive(after_ms, after_ms)
+    assert lives == [first, first, TimeToLive(after_ms, before_ms), second]
 
 
 @each_kind

@@ -7,7 +7,7 @@ need not fit together any more. None of this is told before it is known who lead
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,13 @@ import pytest
 
 import tpc
 from tests.coordinator.service.program import Numbers
+from tests.core.builders import generation_body
 from tpc import failpoints
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, exit_code_for
-from tpc.errors import TpcError
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED, exit_code_for
+from tpc.records import RecordKind
+from tpc.source import Source
+from tpc.sources import IterableSource
 
 DEADLINE_S = 60.0
 STANDS_AT = 3
@@ -66,7 +70,7 @@ class StandsStill:
         def first() -> None:
             try:
                 run()
-            except TpcError as error:
+            except Exception as error:  # noqa: BLE001  the test says which it must be
                 ended.append(error)
 
         thread = threading.Thread(target=first, daemon=True)
@@ -93,3 +97,36 @@ def test_a_process_whose_states_another_one_has_gone_on_with_ends_as_fenced(
     assert error is not None
     assert exit_code_for(error) == EXIT_FENCED, f"{type(error).__name__}: {error}"
     assert counted.written("even") == counted.values
+
+
+class EndsEarly(Numbers):
+    """Its source fails behind the epoch in which the process stands still."""
+
+    def source(self) -> Source:
+        def numbers() -> Iterator[int]:
+            yield from self.values[: 10 * (STANDS_AT + 1)]
+            raise ConnectionError("the broker has closed the connection")
+
+        return IterableSource(numbers, name="numbers")
+
+    def somebody_elsewhere_takes_over(self) -> None:
+        """On another machine, whose lock this one does not see."""
+        journal = Journal(self.service().log)
+        history = journal.open()
+        body = generation_body(
+            history.next_generation,
+            **{
+                **history.carried([], keep_epochs=100),
+                "pipeline": "numbers",
+                "last_complete": history.last_complete,
+            },
+        )
+        journal.append(RecordKind.GENERATION, body)
+
+
+def test_a_source_that_fails_between_epochs_does_not_hide_that_another_process_leads(tmp_path: Path) -> None:
+    ends_early = EndsEarly(tmp_path, 80)
+    stands = StandsStill("epoch.completed")
+    error = stands.end_of(lambda: ends_early.run(every=10), ends_early.somebody_elsewhere_takes_over)
+    assert exit_code_for(error) == EXIT_FENCED, f"{type(error).__name__}: {error}"
+    assert "the broker has closed" in str(error.__cause__ if error else "")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark import spark_files
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.errors import ConfigurationError, TransientError

@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.builders import begun, complete, intent, manifest
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import StateLostError
@@ -42,8 +42,8 @@ class Checkpoint:
             plain = manifest(batch, stateful=True)
             base = None if batch == 0 else fingerprint(self.state.commit_text(batch - 1))
             text = (root / "offsets" / str(batch)).read_text()
-            barrier = replace(plain.barrier, offsets_file=text, end=(offset(batch),), base_commit=base)
-            self.made.append(replace(plain, barrier=barrier))
+            epoch_input = replace(plain.epoch_input, offsets_file=text, end=(offset(batch),), base_commit=base)
+            self.made.append(replace(plain, epoch_input=epoch_input))
             self.state.run(batch)
             (root / "commits" / str(batch)).write_text(self.state.commit_text(batch))
 
@@ -107,7 +107,7 @@ def test_after_the_power_cut_that_takes_all_of_state_and_sources_nothing_is_left
         checkpoint.reconcile()
 
 
-def test_where_the_log_does_not_reach_back_so_far_the_start_says_what_to_restore_and_changes_nothing(
+def test_if_the_log_is_too_short_the_start_says_what_to_restore_and_changes_nothing(
     checkpoint: Checkpoint,
 ) -> None:
     for batch in range(2, LAST + 1):
@@ -134,6 +134,30 @@ def test_torn_snapshots_and_descriptions_that_are_not_needed_are_out_of_spark_s_
 
 
 # The sources' logs ------------------------------------------------------------------------------------------------
+
+
+def test_each_file_is_made_again_or_moved_only_after_a_look_who_leads(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.state.snapshot(3, 0)
+    empty(checkpoint.state.file(3, 0, "zip"))
+    empty(checkpoint.state.operator / "_metadata" / "metadata")
+    write(checkpoint.root / "sources" / "0" / "4.compact", checkpoint.state.list_text(0, 4).encode())
+    empty(checkpoint.list(3))
+    done: list[str] = []
+    for name in ("write", "move_aside"):
+        act = getattr(LocalFiles, name)
+
+        def noted(self: LocalFiles, file: str, *data: bytes, act: Callable[..., None] = act) -> None:
+            done.append(file)
+            act(self, file, *data)
+
+        monkeypatch.setattr(LocalFiles, name, noted)
+    history = checkpoint.history_of(checkpoint.made)
+    reconcile(history, checkpoint.spark, checkpoint.run_one_batch, lambda: done.append("asked"))
+    changed = [place for place, what in enumerate(done) if what != "asked"]
+    assert len(changed) == 3
+    assert all(done[place - 1] == "asked" for place in changed)
 
 
 def test_a_torn_list_of_files_is_made_again_from_a_newer_compact_one(checkpoint: Checkpoint) -> None:
@@ -199,7 +223,7 @@ def test_before_anything_is_decided_every_torn_file_goes_and_all_is_planned_anew
 def test_a_torn_list_is_judged_by_the_line_of_its_own_source_where_another_one_is_read_twice(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     ends = (offset(2), offset(2), offset(LAST))
-    checkpoint.made = [replace(one, barrier=replace(one.barrier, end=ends)) for one in checkpoint.made]
+    checkpoint.made = [replace(one, epoch_input=replace(one.epoch_input, end=ends)) for one in checkpoint.made]
     of_another = tmp_path / "sources" / "1"
     (tmp_path / "sources" / "0").rename(of_another)
     for k in range(3):
@@ -213,7 +237,7 @@ def test_a_torn_list_is_judged_by_the_line_of_its_own_source_where_another_one_i
 def test_where_a_source_began_matters_only_to_run_its_first_batch(tmp_path: Path, needed: bool) -> None:
     checkpoint = Checkpoint(tmp_path)
     other = '{"topic":{"0":7}}'
-    checkpoint.made = [replace(one, barrier=replace(one.barrier, end=(other,))) for one in checkpoint.made]
+    checkpoint.made = [replace(one, epoch_input=replace(one.epoch_input, end=(other,))) for one in checkpoint.made]
     for k in range(1, LAST + 1):
         checkpoint.list(k).unlink()
     empty(checkpoint.list(0))

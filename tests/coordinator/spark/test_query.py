@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tpc
 from tests.coordinator.kernel.test_checkpoint_lock import HOLDER
@@ -117,6 +117,40 @@ def test_a_query_that_went_past_the_checkpoint_s_lock_holds_it_once_it_is_free(
 
         eventually(is_met, "a start that does not take over meets the lock")
         query.stop()
+
+
+def read(frame: DataFrame, _: int) -> None:
+    """A batch of somebody else's query."""
+    frame.collect()
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+@pytest.mark.parametrize("whose", ["the pipeline's", "another's"])
+def test_a_start_beside_a_query_of_its_name_in_the_session_changes_nothing(
+    whose: str, takeover: bool, feed: Feed, spark: SparkSession, tmp_path: Path
+) -> None:
+    if whose == "the pipeline's":
+        running: Any = pipeline_of(feed, spark, tmp_path).start()
+    else:
+        writer = feed.frame(spark).writeStream.foreachBatch(read).queryName("watched")
+        running = writer.option("checkpointLocation", str(tmp_path / "plain")).start()
+    try:
+        running.processAllAvailable()
+        log = tmp_path / "checkpoint" / "tpc" / "log"
+        before = sorted(log.rglob("*"))
+        with pytest.raises(ConfigurationError, match="a query named 'watched' runs in this Spark session") as caught:
+            pipeline_of(feed, spark, tmp_path).start(takeover=takeover)
+        assert "stop()" in caught.value.remedy
+        assert sorted(log.rglob("*")) == before
+        feed.epochs(1)
+        running.processAllAvailable()
+        assert running.isActive
+        assert running.exception() is None
+    finally:
+        running.stop()
+    again = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
+    assert again.awaitTermination(120)
+    assert FolderSink("rows", tmp_path / "rows").values("id") == {row["id"]: 1 for row in feed.added}
 
 
 def test_a_query_whose_jvm_is_gone_ends_with_an_error_of_the_library(

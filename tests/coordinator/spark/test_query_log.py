@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tpc.coordinator.kernel.feeding.source_offsets import kafka_offsets
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint, source_offsets
 from tpc.errors import HistoryMismatchError, TransientError
 
@@ -77,34 +77,34 @@ def test_a_barrier_is_the_cut_and_what_it_rests_on(log: SparkLog) -> None:
     write(log, "offsets", 0, 'v1\n{}\n{"logOffset":0}')
     write(log, "offsets", 1, 'v1\n{}\n{"logOffset":1}')
     write(log, "commits", 0, "v1\n{}")
-    barrier = log.barrier(1, stateful=True)
-    assert (barrier.start, barrier.end) == (('{"logOffset":0}',), ('{"logOffset":1}',))
-    assert barrier.base_commit == fingerprint("v1\n{}")
-    assert barrier.offsets_file == 'v1\n{}\n{"logOffset":1}'
+    epoch_input = log.epoch_input(1, stateful=True)
+    assert (epoch_input.start, epoch_input.end) == (('{"logOffset":0}',), ('{"logOffset":1}',))
+    assert epoch_input.base_commit == fingerprint("v1\n{}")
+    assert epoch_input.offsets_file == 'v1\n{}\n{"logOffset":1}'
 
 
 def test_the_first_barrier_rests_on_nothing(log: SparkLog) -> None:
     write(log, "offsets", 0, V1)
-    barrier = log.barrier(0, stateful=False)
-    assert (barrier.start, barrier.base_commit) == ((), None)
+    epoch_input = log.epoch_input(0, stateful=False)
+    assert (epoch_input.start, epoch_input.base_commit) == ((), None)
 
 
 def test_a_batch_whose_plan_is_gone_stops(log: SparkLog) -> None:
     with pytest.raises(TransientError, match="runs batch 3, and its offsets/3 is not there"):
-        log.barrier(3, stateful=False)
+        log.epoch_input(3, stateful=False)
 
 
 def test_a_batch_whose_plan_before_is_not_there_to_its_end_stops(log: SparkLog) -> None:
     write(log, "offsets", 2, "")
     write(log, "offsets", 3, V1)
     with pytest.raises(TransientError, match="offsets/2 is not there to its end"):
-        log.barrier(3, stateful=False)
+        log.epoch_input(3, stateful=False)
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v2\n", "v1\n{}"])
 def test_a_plan_without_its_end_has_no_offsets_and_is_left_to_the_comparison(log: SparkLog, text: str) -> None:
     write(log, "offsets", 0, text)
-    assert log.barrier(0, stateful=False).end == ()
+    assert log.epoch_input(0, stateful=False).end == ()
 
 
 # Writing -----------------------------------------------------------------------------------------------------------

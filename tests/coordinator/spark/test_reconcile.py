@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.core.builders import begun, complete, intent, manifest
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
-from tpc.coordinator.spark.reconcile import reconcile
+from tpc.coordinator.spark.reconcile import check_begun_with, reconcile
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.history import History
 from tpc.manifest import Manifest
@@ -32,8 +32,8 @@ class Checkpoint:
         for epoch in range(decided + 1):
             base = None if epoch == 0 else fingerprint(self.commit_text(epoch - 1, "first"))
             plain = manifest(epoch, stateful=stateful)
-            barrier = replace(plain.barrier, offsets_file=self.offsets_text(epoch), base_commit=base)
-            made.append(replace(plain, barrier=barrier))
+            epoch_input = replace(plain.epoch_input, offsets_file=self.offsets_text(epoch), base_commit=base)
+            made.append(replace(plain, epoch_input=epoch_input))
             self.write("offsets", epoch, self.offsets_text(epoch))
             self.write("commits", epoch, self.commit_text(epoch, "first"))
         self.made = made
@@ -84,7 +84,31 @@ def test_lost_commits_are_caught_up_one_batch_at_a_time_and_the_last_is_left_to_
     assert checkpoint.spark.batches("offsets")[-1] == 4
 
 
-def test_a_catch_up_of_a_stateful_query_that_was_interrupted_is_begun_again_from_the_last_state_that_fits(
+@pytest.mark.parametrize(("lost", "replayed"), [([4], []), ([3, 4], [3])], ids=["one", "two"])
+def test_the_batch_that_spark_runs_next_has_its_plan_left_where_it_is(
+    tmp_path: Path, lost: list[int], replayed: list[int]
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=False)
+    checkpoint.lose("commits", *lost)
+    checkpoint.reconcile()
+    assert checkpoint.replayed == replayed
+    assert (tmp_path / "tpc" / "moved-aside").exists() == bool(replayed)
+
+
+@pytest.mark.parametrize("commits", [[0, 1, 2, 3], [0, 1, 2]], ids=["committed", "to run again"])
+def test_lost_plans_of_the_last_two_epochs_are_written_back(tmp_path: Path, commits: list[int]) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=False)
+    checkpoint.lose("commits", *({0, 1, 2, 3} - set(commits)))
+    checkpoint.lose("offsets", 2, 3)
+    checkpoint.reconcile()
+    assert [checkpoint.spark.read("offsets", epoch) for epoch in (2, 3)] == [
+        checkpoint.offsets_text(2),
+        checkpoint.offsets_text(3),
+    ]
+    assert checkpoint.spark.batches("commits") == commits
+
+
+def test_an_interrupted_catch_up_of_a_stateful_query_begins_again_from_the_last_fit_state(
     tmp_path: Path,
 ) -> None:
     checkpoint = Checkpoint(tmp_path, decided=4, stateful=True)
@@ -104,6 +128,34 @@ def test_commits_of_which_none_fits_the_decided_state_stop_the_start_with_nothin
     with pytest.raises(HistoryMismatchError, match="commits/1 names other state than epoch 2 was computed from"):
         checkpoint.reconcile()
     assert (checkpoint.spark.batches("commits"), checkpoint.replayed) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(
+    ("holds", "lost", "said"),
+    [
+        ([4], [3, 4], "its commits after batch 2; the log no longer holds epoch 3"),
+        ([2, 3, 4], [0, 1, 2, 3, 4], "its commits after batch -1; the log no longer holds epoch 0"),
+    ],
+    ids=["all but the last", "every one"],
+)
+def test_commits_that_the_log_cannot_make_again_stop_the_start(
+    tmp_path: Path, holds: list[int], lost: list[int], said: str
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=False)
+    checkpoint.lose("commits", *lost)
+    checkpoint.history = checkpoint.history_of([checkpoint.made[epoch] for epoch in holds])
+    with pytest.raises(HistoryMismatchError, match=f"Spark has lost {said}"):
+        checkpoint.reconcile()
+    assert checkpoint.replayed == []
+
+
+def test_torn_commits_are_lost_ones_and_name_no_other_state(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    for batch in range(4):
+        checkpoint.write("commits", batch, "")
+    checkpoint.history = checkpoint.history_of(checkpoint.made[1:])
+    with pytest.raises(HistoryMismatchError, match="Spark has lost its commits after batch -1"):
+        checkpoint.reconcile()
 
 
 def test_a_catch_up_of_a_stateful_query_from_its_first_batch_on_can_be_begun_again(tmp_path: Path) -> None:
@@ -169,6 +221,16 @@ def test_a_torn_plan_that_nobody_decided_is_moved_aside_to_be_planned_anew(tmp_p
     checkpoint.reconcile()
     assert checkpoint.spark.batches("offsets") == [0, 1]
     assert checkpoint.replayed == []
+
+
+def test_a_plan_that_lacks_the_line_of_one_source_is_torn(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    ends = {0: ("a",), 1: ("a", "b")}  # a source has joined
+    joined = [replace(made, epoch_input=replace(made.epoch_input, end=ends[made.epoch])) for made in checkpoint.made]
+    checkpoint.history = checkpoint.history_of(joined)
+    checkpoint.write("offsets", 2, 'v1\n{"batchWatermarkMs":0}\n{"offset":2}')
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1]
 
 
 def test_a_torn_first_plan_is_moved_aside_too(tmp_path: Path) -> None:
@@ -238,7 +300,7 @@ def test_late_plans_of_two_forgotten_drivers_are_put_right(tmp_path: Path) -> No
     ]
 
 
-def test_late_plans_of_two_epochs_that_follow_each_other_are_another_history_and_stop_the_start(tmp_path: Path) -> None:
+def test_late_plans_of_two_successive_epochs_are_another_history_and_stop_the_start(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
     for epoch in (2, 3):
         checkpoint.write("offsets", epoch, checkpoint.offsets_text(epoch + 7))
@@ -262,7 +324,7 @@ def test_a_late_plan_of_the_newest_epoch_has_its_batch_run_again_where_there_is_
     assert checkpoint.spark.read("offsets", 3) == checkpoint.offsets_text(3)
 
 
-def test_a_start_that_dies_while_it_puts_a_late_plan_right_leaves_no_commit_beside_the_decided_plan(
+def test_a_start_that_dies_while_it_corrects_a_late_plan_leaves_no_commit_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
@@ -292,6 +354,88 @@ def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> Non
         reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, fenced)
     assert [checkpoint.spark.read("offsets", batch) for batch in (1, 2)] == ["", ""]
     assert checkpoint.spark.read("offsets", 0) == checkpoint.offsets_text(7)
+
+
+def test_each_file_is_moved_only_after_a_look_who_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=False)
+    checkpoint.lose("commits", 2, 3, 4)
+    for kind, batch, text in (("offsets", 0, checkpoint.offsets_text(7)), ("offsets", 5, ""), ("commits", 3, "")):
+        checkpoint.write(kind, batch, text)
+    done: list[str] = []
+    move_aside = LocalFiles.move_aside
+
+    def noted(self: LocalFiles, name: str) -> None:
+        done.append(name)
+        move_aside(self, name)
+
+    monkeypatch.setattr(LocalFiles, "move_aside", noted)
+    reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, lambda: done.append("asked"))
+    moved = [place for place, what in enumerate(done) if what != "asked"]
+    assert {done[place] for place in moved} == {
+        "offsets/5", "offsets/0", "commits/3", "offsets/2", "offsets/3", "offsets/4"
+    }  # fmt: skip
+    assert all(done[place - 1] == "asked" for place in moved)
+
+
+# Whose checkpoint it is ----------------------------------------------------------------------------------------------
+
+
+def metadata(checkpoint: Checkpoint, query_id: str | None) -> None:
+    checkpoint.history = replace(checkpoint.history, query_id=query_id)
+
+
+def test_the_id_of_a_query_that_spark_has_lost_is_written_back_and_told_unless_nothing_has_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    checkpoint.reconcile()
+    assert checkpoint.spark.query_id() == "q"
+    assert "written back with query id q" in caplog.text
+    caplog.clear()
+    empty = Checkpoint(tmp_path / "new", decided=-1, stateful=False)
+    empty.reconcile()
+    assert (empty.spark.query_id(), caplog.text) == ("q", "")
+
+
+@pytest.mark.parametrize(("in_the_log", "kept"), [(None, "of spark"), ("q", "q")], ids=["none in the log", "the same"])
+def test_an_id_that_does_not_contradict_the_log_stays(tmp_path: Path, in_the_log: str | None, kept: str) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    metadata(checkpoint, in_the_log)
+    checkpoint.spark.restore_metadata(kept)
+    checkpoint.reconcile()
+    assert checkpoint.spark.query_id() == kept
+
+
+@pytest.mark.parametrize(
+    ("in_the_log", "of_spark", "said"),
+    [
+        ("q", "another", "the checkpoint is of query another, the intent log of query q"),
+        ("loop", None, "the intent log is that of a service, which runs without Spark"),
+    ],
+)
+def test_a_checkpoint_of_another_query_and_a_log_of_a_service_stop_the_start(
+    tmp_path: Path, in_the_log: str, of_spark: str | None, said: str
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    metadata(checkpoint, in_the_log)
+    if of_spark is not None:
+        checkpoint.spark.restore_metadata(of_spark)
+    with pytest.raises(HistoryMismatchError, match=said):
+        checkpoint.reconcile()
+    assert checkpoint.spark.query_id() == of_spark
+
+
+def test_an_empty_log_beside_a_checkpoint_that_has_committed_is_a_lost_one(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    nothing = History()
+    with pytest.raises(HistoryMismatchError, match="Spark has committed batch 1, the intent log holds no epoch"):
+        check_begun_with(nothing, checkpoint.spark)
+    check_begun_with(checkpoint.history, checkpoint.spark)
+    checkpoint.lose("commits", 0, 1)
+    check_begun_with(nothing, checkpoint.spark)
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
 
 
 def cut_back(checkpoint: Checkpoint) -> None:

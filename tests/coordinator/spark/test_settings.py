@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from tests.support.folder_sink import FolderSink
 from tests.support.memory_sink import MemorySink
 from tests.support.session_settings import session_with
 from tpc.coordinator.spark import settings as spark_settings
-from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
+from tpc.coordinator.spark.plan_checks import check_plan, is_stateful, refuse_data_loss, refuse_nondeterminism
 from tpc.coordinator.spark.settings import (
     STATEFUL_SETTINGS,
     local_checkpoint,
@@ -70,6 +71,28 @@ def test_asynchronous_progress_tracking_is_refused_however_it_is_spelled() -> No
     refuse_options({"asyncProgressTrackingEnabled": "false", "other": "true"})
     with pytest.raises(ConfigurationError, match="asyncProgressTrackingEnabled"):
         refuse_options({"ASYNCprogressTrackingEnabled": "True"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("outputMode", "update", "merge by key"),
+        ("OUTPUTMODE", "Complete", "merge by key"),
+        ("queryName", "mine", "the pipeline's name"),
+        ("trigger", "1 second", "start(trigger="),
+        ("processingTime", "1 second", "start(trigger="),
+        ("availableNow", "true", "start(trigger="),
+        ("once", "true", "start(trigger="),
+    ],
+)
+def test_an_option_that_spark_s_writer_would_pass_over_is_refused(name: str, value: str, remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"(?i){name}|output mode") as caught:
+        refuse_options({name: value})
+    assert remedy in caught.value.remedy
+
+
+def test_the_output_mode_in_which_a_pipeline_runs_may_be_said() -> None:
+    refuse_options({"outputMode": "Append"})
 
 
 def test_spark_connect_is_refused() -> None:
@@ -197,6 +220,27 @@ def test_the_log_reaches_further_back_than_spark_s(spark: SparkSession) -> None:
 )
 def test_a_query_that_keeps_state_is_known(stream: DataFrame, derived: object, stateful: bool) -> None:
     assert is_stateful(derived(stream)) is stateful  # type: ignore[operator]  # parametrized with functions
+
+
+@pytest.mark.parametrize(
+    "derived",
+    [
+        lambda s: s.limit(3),
+        lambda s: s.select("id").limit(3).filter("id > 1"),
+        lambda s: s.union(s.limit(1)),
+        lambda s: s.dropDuplicates(["id"]).limit(2),
+    ],
+    ids=["alone", "below a filter", "in a union", "after duplicates"],
+)
+def test_a_limit_of_a_stream_is_refused(derived: Callable[[DataFrame], DataFrame], stream: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match=r"limit\(\) of a streaming DataFrame") as caught:
+        check_plan(derived(stream), (), {})
+    assert "maxFilesPerTrigger" in caught.value.remedy
+
+
+def test_a_limit_of_a_table_beside_the_stream_is_taken(stream: DataFrame) -> None:
+    few = stream.sparkSession.range(9).withColumnRenamed("id", "n").limit(3)
+    check_plan(stream.join(few, F.expr("id = n")), (), {})
 
 
 @pytest.mark.parametrize("expression", ["rand()", "uuid()", "monotonically_increasing_id()"])

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import tpc
 from tpc.coordinator.spark.query_log import source_offsets
-from tpc.coordinator.spark.sources import by_folder, source_folders
+from tpc.coordinator.spark.source_logs import by_folder, source_folders
 from tpc.sinks import FileSink
 from tpc.sinks.files import committed_files
 

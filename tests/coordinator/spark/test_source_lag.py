@@ -20,10 +20,11 @@ from tests.support.folder_sink import FolderSink
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.memory import MemoryClock
 from tests.support.memory_pipeline import acting
-from tpc.coordinator.kernel.local_files import LocalFiles
-from tpc.coordinator.kernel.observing import Observing
+from tpc.coordinator.kernel.listeners import Listeners
+from tpc.coordinator.kernel.source_lag import SourceLag
 from tpc.coordinator.operations.monitoring.metrics import Metrics
-from tpc.coordinator.spark.source_lag import SourceLag, SourceLagNote, SourceWatch, lag_in_words, lag_of
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.source_lag import SourceLagNote, SourceWatch, in_words, lag_in_words, lag_of
 
 DEADLINE_S = 60.0
 LAG = SourceLag(7, 1767225600.0, ({"orders": 1200, "returns": 30}, None))
@@ -60,12 +61,12 @@ def test_of_a_table_the_transactions_are_told_that_have_begun_since() -> None:
 def test_a_source_that_tells_nothing_of_topics_is_not_known_rather_than_0(told: Any) -> None:
     lag = lag_of(progress(told, told))
     assert (lag.waiting, lag.known) == ((None,), None)
-    assert lag.in_words().startswith("not known: no source")
+    assert in_words(lag).startswith("not known: no source")
 
 
 def test_where_some_sources_tell_it_is_said_which_do_not() -> None:
-    assert LAG.in_words() == "1,230 offsets; source 1 of the query does not tell"
-    assert replace(LAG, waiting=LAG.waiting[:1]).in_words() == "1,230 offsets"
+    assert in_words(LAG) == "1,230 offsets; source 1 of the query does not tell"
+    assert in_words(replace(LAG, waiting=LAG.waiting[:1])) == "1,230 offsets"
 
 
 def test_without_a_note_it_is_said_why_nothing_is_known(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_who_fails_to_hear_of_sources_disturbs_nobody() -> None:
     def fails(_: SourceLag) -> None:
         raise ValueError("a defect")
 
-    Observing(MemoryClock(), (), [fails, heard.append]).tell_of_sources(LAG)
+    Listeners(MemoryClock(), (), [fails, heard.append]).tell_of_sources(LAG)
     assert heard == [LAG]
 
 
@@ -163,7 +164,7 @@ def test_offsets_that_wait_in_a_topic_are_told_while_the_query_reads_on(
             waited.append(waiting())
 
     with acting("epoch.planned", hold):
-        query = pipeline.start(trigger={"processingTime": "0 seconds"}, metrics_registry=registry)
+        query = pipeline.start(trigger={"processingTime": "0 seconds"}, serve=tpc.Serve(registry=registry))
         query.processAllAvailable()
         query.stop()
     assert waited == [6]

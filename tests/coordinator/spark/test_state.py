@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.state import StateFiles
+from tpc.coordinator.spark.state_store_files import StateFiles
 
 LAST = 4
 

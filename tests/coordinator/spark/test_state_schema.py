@@ -24,7 +24,7 @@ from tests.coordinator.spark.counted import (
     program,
 )
 from tests.support.folder_sink import FolderSink
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions
 from tpc.errors import ConfigurationError, DeterminismError
@@ -52,7 +52,7 @@ def out(place: Path) -> list[tuple[int, str]]:
 
 @NEWER
 @pytest.mark.parametrize("step", BEFORE_THE_INTENT)
-def test_as_avro_the_state_is_read_under_a_newer_schema_though_a_life_was_killed_before_its_intent(
+def test_avro_state_is_read_with_a_newer_schema_also_after_a_kill_before_the_intent(
     step: str, schema: Schema, newer: Schema, spark: SparkSession, tmp_path: Path
 ) -> None:
     spark.conf.set(ENCODING, "avro")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark import whole_files
+from tpc.coordinator.spark.local_files import LocalFiles
 
 DATA = bytes(range(1, 256)) * 5
 

@@ -123,7 +123,7 @@ def test_of_rows_with_one_key_one_is_called_and_none_is_forgotten(tmp_path: Path
     assert [one.row["cents"] for one in calls.made] == [1]
 
 
-def test_a_pipeline_that_waits_begins_no_epoch_before_the_effects_of_the_last_one_are_carried_out(
+def test_a_pipeline_that_waits_begins_no_epoch_before_the_last_effects_are_carried_out(
     tmp_path: Path,
 ) -> None:
     calls = Calls()

@@ -250,7 +250,9 @@ def test_a_staged_file_that_is_gone_or_cut_after_a_given_up_epoch_is_refused(
     branches.committer.give_up([branches.prepare(["b"], 1)])
     committable = branches.prepare(["c"], 2)
     cut(branches.staging / committable.data["file"])
-    with pytest.raises(ConfigurationError, match="1 of 1 files that tasks have prepared are not what the driver sees"):
+    with pytest.raises(
+        ConfigurationError, match="1 of 1 files that tasks have prepared are not what the coordinator's process sees"
+    ):
         branches.committer.verify([committable])
 
 

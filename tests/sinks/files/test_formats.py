@@ -211,7 +211,7 @@ def test_a_full_disk_aborts_the_epoch_and_names_the_path(tiny: Path, format: str
     writer.abort()
     assert str(tiny) in str(raised.value)
     assert (raised.value.epoch, raised.value.sink) == (3, "files")
-    assert "make room" in raised.value.remedy
+    assert "free space" in raised.value.remedy
     assert list((tiny / "_tpc" / "staging").iterdir()) == []
 
 

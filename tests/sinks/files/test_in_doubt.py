@@ -146,7 +146,7 @@ def test_a_listing_that_takes_too_long_says_how_far_it_came_and_what_to_do(
     put(root, branch(1))
     asking, goes_on = committer(root, timeout_s=0.2), threading.Event()
     monkeypatch.setattr(os, "scandir", lambda path, real=os.scandir: SlowListing(real(path), goes_on))
-    with pytest.raises(TransientError, match=r"took longer than 0\.2 s: 1 names had come") as caught:
+    with pytest.raises(TransientError, match=r"took longer than 0\.2 s: 1 names were listed") as caught:
         asking.in_doubt()
     goes_on.set()
     assert "longer timeout_s" in caught.value.remedy

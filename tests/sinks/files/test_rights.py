@@ -126,7 +126,7 @@ def test_missing_rights_are_told_before_anything_is_changed(
             with pytest.raises(ConfigurationError) as caught:
                 refusing(folder)
             assert f"this user ({SECOND}, group {GROUP}) may not" in caught.value.what
-            assert f"{folder}/{named}, which is of user {FIRST}, group {GROUP}, mode" in caught.value.what
+            assert f"{folder}/{named}, which belongs to user {FIRST}, group {GROUP}, mode" in caught.value.what
             assert "chmod -R g+rwX" in caught.value.remedy
     assert sorted(folder.rglob("*")) == before
     with acting_as(FIRST, umask=0o002):

@@ -37,6 +37,9 @@ class KafkaKit(SinkConformance):
     secrets = (PASSWORD,)
     deadline_s = 30.0
     deaths = 3
+    many_branches = 30  # each has a producer of its own
+    race_rounds = 20
+    resource_rounds = 25
     fixed_columns = "a message has a key and a value, an offset a topic and a partition"
     cannot_restore = "a broker's log is not put back from a backup while the broker runs"
     cannot_cut_power = "the broker is shared by the class; `make chaos` kills one of its own"

@@ -18,7 +18,7 @@ from tpc.chaos.servers.ports import free_port
 from tpc.errors import ConfigurationError
 from tpc.settings import Env, env
 from tpc.sink import Verdict
-from tpc.sinks.kafka.cluster.facts import Facts
+from tpc.sinks.kafka.cluster.broker_limits import BrokerLimits
 from tpc.sinks.kafka.sink import KafkaSink
 
 SECRET = "hunter2-secret"
@@ -37,10 +37,10 @@ def test_a_sink_that_fits_passes_and_knows_the_cluster(kafka: KafkaTopics) -> No
 
     branches.committer.check(branches.context())
 
-    facts = Facts.of_hint(branches.committer.hint())
-    assert facts is not None
-    assert (facts.endtxn_version, facts.message_max_bytes) == (5, 1048588)
-    assert facts.transaction_timeout_ms == kafka_server.WEEK_MS
+    limits = BrokerLimits.of_hint(branches.committer.hint())
+    assert limits is not None
+    assert (limits.endtxn_version, limits.message_max_bytes) == (5, 1048588)
+    assert limits.transaction_timeout_ms == kafka_server.WEEK_MS
     identity = branches.committer.identity()
     assert identity.startswith("kafka:")
     assert identity == Branches(KafkaSink(servers=kafka.bootstrap), "other").committer.identity()

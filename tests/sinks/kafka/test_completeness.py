@@ -13,7 +13,7 @@ from tests.support.processes import eventually
 from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka.cluster import commit_records
 from tpc.sinks.kafka.cluster.answers import UNANSWERED, Description, Transaction
-from tpc.sinks.kafka.cluster.commit_records import Missing, Sight, look
+from tpc.sinks.kafka.cluster.commit_records import Missing, TransactionSnapshot, look
 from tpc.sinks.kafka.cluster.raw_requests import by_coordinator
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -32,12 +32,14 @@ FOUR = Transaction("id", 40, 3, 4)
 LED = {("rows", 0): 7, ("rows", 1): 2}
 
 
-def sight(state: str, epoch: int, leaders: dict[tuple[str, int], int | None] | None = None, node: int = 1) -> Sight:
-    return Sight(node, Description("id", state, 40, epoch, 1000, 0), LED if leaders is None else leaders)
+def snapshot(
+    state: str, epoch: int, leaders: dict[tuple[str, int], int | None] | None = None, node: int = 1
+) -> TransactionSnapshot:
+    return TransactionSnapshot(node, Description("id", state, 40, epoch, 1000, 0), LED if leaders is None else leaders)
 
 
-OPEN = sight("Ongoing", 3)
-COMPLETE = sight("CompleteCommit", 4)
+OPEN = snapshot("Ongoing", 3)
+COMPLETE = snapshot("CompleteCommit", 4)
 EVERYWHERE = Baseline(OPEN, None)
 
 
@@ -46,26 +48,26 @@ def test_under_the_same_leaders_nothing_is_missing() -> None:
 
 
 def test_a_partition_whose_leader_went_and_came_back_is_suspected() -> None:
-    after = sight("CompleteCommit", 4, {**LED, ("rows", 1): 4})
+    after = snapshot("CompleteCommit", 4, {**LED, ("rows", 1): 4})
 
     assert suspects(FIVE, EVERYWHERE, after) == {("rows", 1)}
 
 
 def test_a_partition_without_a_leader_is_suspected() -> None:
-    after = sight("CompleteCommit", 4, {**LED, ("rows", 0): None})
+    after = snapshot("CompleteCommit", 4, {**LED, ("rows", 0): None})
 
     assert suspects(FIVE, EVERYWHERE, after) == {("rows", 0)}
     assert without_leader(LED, after) == [("rows", 0)]
 
 
 def test_a_partition_without_rows_of_the_transaction_is_none_of_its_affairs() -> None:
-    after = sight("CompleteCommit", 4, {**LED, ("rows", 0): None})
+    after = snapshot("CompleteCommit", 4, {**LED, ("rows", 0): None})
 
     assert suspects(FIVE, Baseline(OPEN, frozenset({("rows", 1)})), after) == set()
 
 
 def test_the_sights_of_two_brokers_are_not_compared() -> None:
-    moved = sight("CompleteCommit", 4, node=2)
+    moved = snapshot("CompleteCommit", 4, node=2)
 
     assert suspects(FIVE, EVERYWHERE, moved) == set(LED)
     assert suspects(FIVE, Baseline(OPEN, frozenset({("rows", 1)})), moved) == {("rows", 1)}
@@ -76,39 +78,39 @@ def test_all_partitions_are_suspected_of_what_somebody_else_has_ended() -> None:
 
 
 def test_an_abort_of_what_was_written_again_is_told_from_any_other() -> None:
-    assert was_aborted_afterwards(FIVE, sight("CompleteAbort", 5))
-    assert not was_aborted_afterwards(FIVE, sight("CompleteAbort", 4))
-    assert not was_aborted_afterwards(FIVE, sight("CompleteCommit", 5))
-    assert was_aborted_afterwards(FOUR, sight("CompleteAbort", 4))
-    assert not was_aborted_afterwards(FOUR, sight("CompleteAbort", 5))
-    assert not was_aborted_afterwards(FOUR, sight("CompleteCommit", 4))
+    assert was_aborted_afterwards(FIVE, snapshot("CompleteAbort", 5))
+    assert not was_aborted_afterwards(FIVE, snapshot("CompleteAbort", 4))
+    assert not was_aborted_afterwards(FIVE, snapshot("CompleteCommit", 5))
+    assert was_aborted_afterwards(FOUR, snapshot("CompleteAbort", 4))
+    assert not was_aborted_afterwards(FOUR, snapshot("CompleteAbort", 5))
+    assert not was_aborted_afterwards(FOUR, snapshot("CompleteCommit", 4))
 
 
 def test_a_committed_transaction_that_is_open_is_being_written_again() -> None:
-    assert was_opened_again(FIVE, sight("Ongoing", 4))
-    assert was_opened_again(FOUR, sight("Ongoing", 3))
-    assert not was_opened_again(FOUR, sight("Ongoing", 4))
-    assert not was_opened_again(FOUR, sight("CompleteCommit", 3))
+    assert was_opened_again(FIVE, snapshot("Ongoing", 4))
+    assert was_opened_again(FOUR, snapshot("Ongoing", 3))
+    assert not was_opened_again(FOUR, snapshot("Ongoing", 4))
+    assert not was_opened_again(FOUR, snapshot("CompleteCommit", 3))
 
 
 @pytest.mark.parametrize(
     ("transaction", "after"),
     [
-        (FIVE, sight("CompleteCommit", 5)),
-        (FIVE, sight("Empty", 4)),
-        (FOUR, sight("CompleteCommit", 4)),
-        (FOUR, sight("Ongoing", 4)),
+        (FIVE, snapshot("CompleteCommit", 5)),
+        (FIVE, snapshot("Empty", 4)),
+        (FOUR, snapshot("CompleteCommit", 4)),
+        (FOUR, snapshot("Ongoing", 4)),
     ],
 )
-def test_an_id_that_is_used_again_is_left_alone(transaction: Transaction, after: Sight) -> None:
+def test_an_id_that_is_used_again_is_left_alone(transaction: Transaction, after: TransactionSnapshot) -> None:
     assert suspects(transaction, None, after) == set()
 
 
 def test_only_the_epoch_that_a_commit_leaves_behind_is_taken_for_a_writing_again() -> None:
-    assert is_being_written_again(FIVE, sight("Ongoing", 4))
+    assert is_being_written_again(FIVE, snapshot("Ongoing", 4))
     assert not is_being_written_again(FIVE, OPEN)
-    assert not is_being_written_again(FIVE, sight("Ongoing", 5))
-    assert not is_being_written_again(FOUR, sight("Ongoing", 4))
+    assert not is_being_written_again(FIVE, snapshot("Ongoing", 5))
+    assert not is_being_written_again(FOUR, snapshot("Ongoing", 4))
 
 
 @pytest.fixture
@@ -154,15 +156,15 @@ def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_ne
     branches.commit(committable)
     client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
     begin_to_write_again(client, committable, topic_of(branches), monkeypatch)
-    (open_sight,) = look(client, [committable.resource], []).values()
-    assert was_opened_again(Transaction.of(committable), open_sight)
+    (open_snapshot,) = look(client, [committable.resource], []).values()
+    assert was_opened_again(Transaction.of(committable), open_snapshot)
 
     (outcome,) = branches.commit(committable)
 
     assert outcome.verdict is Verdict.COMMITTED
-    (sight_after,) = look(client, [committable.resource], []).values()
-    assert isinstance(sight_after.description, Description)
-    assert sight_after.description.state == "CompleteCommit"
+    (snapshot_after,) = look(client, [committable.resource], []).values()
+    assert isinstance(snapshot_after.description, Description)
+    assert snapshot_after.description.state == "CompleteCommit"
     assert values(kafka.read(topic_of(branches))) == ["a", "b"]
     client.close()
 
@@ -192,12 +194,12 @@ def test_an_open_transaction_tells_the_partitions_of_its_rows(kafka: KafkaTopics
     committable = branches.prepare(texts("a"))
     client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
 
-    (open_sight,) = look(client, [committable.resource], [topic_of(branches)]).values()
+    (open_snapshot,) = look(client, [committable.resource], [topic_of(branches)]).values()
 
-    assert isinstance(open_sight.description, Description)
-    rows = {number for topic, number in open_sight.description.partitions if topic == topic_of(branches)}
+    assert isinstance(open_snapshot.description, Description)
+    rows = {number for topic, number in open_snapshot.description.partitions if topic == topic_of(branches)}
     assert len(rows) == 1
-    assert {(topic_of(branches), number) for number in rows} <= open_sight.leader_epochs.keys()
+    assert {(topic_of(branches), number) for number in rows} <= open_snapshot.leader_epochs.keys()
     client.close()
 
 

@@ -12,7 +12,7 @@ from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import NONE, UNANSWERED, Description, Reply
-from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight
+from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, TransactionSnapshot
 from tpc.sinks.kafka.driver import completeness
 from tpc.sinks.kafka.driver.completeness import Completeness
 
@@ -40,11 +40,11 @@ class Cluster:
         """Whether a writing again gets no further than its first request."""
         self.hides_markers = False
 
-    def look(self, *_: object) -> dict[str, Sight]:
+    def look(self, *_: object) -> dict[str, TransactionSnapshot]:
         if not self.answers:
             raise TransientError("nobody answers")
         described = Description("id", self.state, 40, self.epoch, 1000, 0, frozenset({ROWS}))
-        return {"id": Sight(1, described, dict(self.leaders))}
+        return {"id": TransactionSnapshot(1, described, dict(self.leaders))}
 
     def put_where_lost(self, complete: Sequence[Committable]) -> list[Committable]:
         return list(complete) if self.hides_markers else []

@@ -108,7 +108,7 @@ def test_a_row_that_finds_room_at_last_is_no_row_for_which_there_is_none(kafka: 
 
 
 def test_columns_of_another_length_are_no_messages() -> None:
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="differ in length"):
         Handover(repeat("topic"), [*VALUES], KEYS[1:], repeat(-1), repeat(None))
 
 

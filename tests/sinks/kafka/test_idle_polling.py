@@ -18,7 +18,7 @@ from tests.support.processes import eventually
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.errors import TransientError
 from tpc.handles import PipelineId
-from tpc.sinks.kafka.cluster.facts import Facts
+from tpc.sinks.kafka.cluster.broker_limits import BrokerLimits
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
@@ -60,7 +60,9 @@ def mortal(tmp_path: Path) -> Iterator[KafkaServer]:
 
 def settings_of(servers: str, timeout_s: float = 20.0) -> ProducerSettings:
     sink = KafkaSink("any", servers=servers)
-    return ProducerSettings(sink.connection, Facts(endtxn_version=5, transaction_timeout_ms=60_000), "lz4", timeout_s)
+    return ProducerSettings(
+        sink.connection, BrokerLimits(endtxn_version=5, transaction_timeout_ms=60_000), "lz4", timeout_s
+    )
 
 
 def term_of(kafka: KafkaTopics) -> Term:

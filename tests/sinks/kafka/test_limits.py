@@ -7,7 +7,7 @@ import pytest
 from tests.support.kafka_branches import Branches
 from tests.support.kafka_topics import KafkaTopics
 from tpc.findings import Diagnosed, Finding, Level
-from tpc.sinks.kafka.cluster.facts import limits
+from tpc.sinks.kafka.cluster.doctor_findings import doctor_findings
 from tpc.sinks.kafka.sink import KafkaSink
 
 DEFAULTS = {
@@ -19,7 +19,7 @@ DEFAULTS = {
 
 def told(timeout_s: float | None = None, *, endtxn_version: int = 5, **changed: str) -> dict[str, Finding]:
     broker = DEFAULTS | {name.replace("_", "."): value for name, value in changed.items()}
-    return {finding.about: finding for finding in limits(broker, timeout_s, endtxn_version)}
+    return {finding.about: finding for finding in doctor_findings(broker, timeout_s, endtxn_version)}
 
 
 def test_a_broker_as_it_comes_aborts_prepared_branches_too_soon() -> None:

@@ -22,7 +22,7 @@ ROWS_AT_MOST = 150
 class TestKafkaOffsetsSink(KafkaKit):
     schema = SCHEMA
     keyed = "partition"
-    large_branch_rows = ROWS_AT_MOST
+    large_branch_rows = death_rows = ROWS_AT_MOST
     required_columns = tuple(SCHEMA.names)
     has_no_types = "the coordinator makes the rows itself"
     is_alone = "nobody else commits offsets to the group of a pipeline: `check` asks that it has no members"

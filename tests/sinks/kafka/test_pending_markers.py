@@ -106,7 +106,7 @@ class Committed:
     def confirm(self) -> tuple[Outcome, set[str]]:
         """What the commit counts as, and the ids whose markers were put."""
         (outcome,) = self.shown.confirmed(
-            [self.committable], [COMMITTED], self.completeness.sights, self.completeness.write_groups_again
+            [self.committable], [COMMITTED], self.completeness.snapshots, self.completeness.write_groups_again
         )
         return outcome, self.shown.put_again
 

@@ -94,7 +94,7 @@ def test_the_work_of_an_epoch_is_bounded_by_its_winners() -> None:
     assert max(groups.deleted) <= 400 + PRUNED_AT_MOST
 
 
-def test_what_older_generations_left_goes_also_while_every_epoch_has_more_winners_than_the_hint_holds() -> None:
+def test_markers_of_older_generations_are_deleted_also_with_more_branches_than_the_hint_holds() -> None:
     groups = Groups(older=1000)
     epochs = Epochs(groups, ReleasedIds())
 

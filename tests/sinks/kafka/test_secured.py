@@ -291,7 +291,7 @@ def test_an_executor_whose_password_is_wrong_alone_says_so_and_is_not_to_be_trie
     monkeypatch.setenv(PASSWORD_VARIABLE, "wrong-one")
     with pytest.raises(ConfigurationError, match=r"refuses the login.*Authentication failed") as refused:
         branches.prepare(texts("a"), hint=hint)
-    assert "on every executor" in refused.value.remedy
+    assert "on every machine" in refused.value.remedy
     assert "wrong-one" not in str(refused.value)
     branches.committer.close()
 

@@ -24,7 +24,7 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import Description, Reply, Transaction
-from tpc.sinks.kafka.cluster.commit_records import Sight
+from tpc.sinks.kafka.cluster.commit_records import TransactionSnapshot
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
@@ -162,24 +162,26 @@ UNUSED: Any = None
 COMMITTED, AWAY = Outcome(Verdict.COMMITTED), Outcome(Verdict.UNKNOWN, "its coordinator is loading")
 
 
-def sight(leader_epoch: int | None, *, node: int = 1) -> Sight:
-    return Sight(node, Description("id", "CompleteCommit", 40, 4, 1000, 0), {(GROUPS_TOPIC, 0): leader_epoch})
+def snapshot(leader_epoch: int | None, *, node: int = 1) -> TransactionSnapshot:
+    return TransactionSnapshot(
+        node, Description("id", "CompleteCommit", 40, 4, 1000, 0), {(GROUPS_TOPIC, 0): leader_epoch}
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "now", "times"),
     [
-        (sight(3), sight(3), 1),
-        (sight(3), sight(5), 2),
-        (sight(3), sight(None), 2),
-        (sight(None), sight(None), 2),
-        (sight(3), sight(3, node=2), 2),
-        (sight(3), Sight(1, Reply("NOT_COORDINATOR"), {}), 2),
+        (snapshot(3), snapshot(3), 1),
+        (snapshot(3), snapshot(5), 2),
+        (snapshot(3), snapshot(None), 2),
+        (snapshot(None), snapshot(None), 2),
+        (snapshot(3), snapshot(3, node=2), 2),
+        (snapshot(3), TransactionSnapshot(1, Reply("NOT_COORDINATOR"), {}), 2),
     ],
     ids=["same leader", "another leader", "no leader", "never a leader", "another broker's word", "not to be seen"],
 )
 def test_markers_are_asked_for_again_when_their_coordinators_may_have_changed(
-    before: Sight, now: Sight, times: int
+    before: TransactionSnapshot, now: TransactionSnapshot, times: int
 ) -> None:
     shown, markers = shown_by_nobody()
     for seen in (before, now):
@@ -189,8 +191,8 @@ def test_markers_are_asked_for_again_when_their_coordinators_may_have_changed(
 
 def test_what_is_learnt_of_a_part_of_an_epoch_does_not_speak_for_the_rest() -> None:
     shown, markers = shown_by_nobody()
-    assert shown.confirmed([BRANCH, SIBLING], [COMMITTED, AWAY], {"id": sight(3)}, UNUSED) == [COMMITTED, AWAY]
-    assert shown.confirmed([SIBLING], [COMMITTED], {"other": sight(3)}, UNUSED) == [COMMITTED]
+    assert shown.confirmed([BRANCH, SIBLING], [COMMITTED, AWAY], {"id": snapshot(3)}, UNUSED) == [COMMITTED, AWAY]
+    assert shown.confirmed([SIBLING], [COMMITTED], {"other": snapshot(3)}, UNUSED) == [COMMITTED]
     assert markers.asked == [["id"], ["other"]]
 
 

@@ -403,12 +403,12 @@ def test_a_topic_that_is_deleted_confirms_nothing(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=1)
     with reader_of(kafka, topic, timeout_s=3.0) as reader:
         reader.seek(None)
-        kafka.admin.delete_topics([topic])[topic].result(DEADLINE_S)
-        with pytest.raises(TransientError, match=rf"a broker does not tell which topic '{topic}' is: UNKNOWN_TOPIC"):
+        kafka.delete(topic)
+        with pytest.raises(TransientError, match=rf"a broker does not report the id of topic '{topic}': UNKNOWN_TOPIC"):
             reader.confirm()
         with pytest.raises(ConfigurationError, match="cannot be read") as refused:
             reader.seek(json.dumps({topic: {"0": 0}}))
-    assert "one that is recreated under its name is refused" in str(refused.value)
+    assert "a new topic of its name is refused" in str(refused.value)
 
 
 def test_a_closed_source_is_asked_nothing_more(kafka: KafkaTopics) -> None:
@@ -469,7 +469,7 @@ def test_partitions_that_were_added_while_it_was_away_are_read_from_their_beginn
         assert read(reader, 1) == ["there"]
 
 
-NEW_AND_CUT = r"partition 1 of topic .* from offset 0 on: it is new, and of what came into it 2 to 3 is left"
+NEW_AND_CUT = r"partition 1 of topic .* from offset 0 on: it is new, and of its messages 2 to 3 are left"
 
 
 @pytest.mark.parametrize("first", ["earliest", "latest"])

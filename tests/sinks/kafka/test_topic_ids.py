@@ -24,7 +24,7 @@ def test_brokers_that_agree_tell_one_id() -> None:
 
 
 def test_brokers_that_do_not_agree_are_asked_again() -> None:
-    with pytest.raises(TransientError, match="brokers do not agree which topic 't' is"):
+    with pytest.raises(TransientError, match="brokers disagree on the id of topic 't'"):
         _agreed([told(FIRST), told(SECOND)])
 
 

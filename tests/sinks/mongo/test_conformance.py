@@ -18,7 +18,7 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.steps import before_each
 from tpc.chaos.proxy import proxied_mongo
 from tpc.sink import Sink
-from tpc.sinks.mongo import apply
+from tpc.sinks.mongo import apply, connection
 from tpc.sinks.mongo.markers import Markers
 from tpc.sinks.mongo.outbox import Outbox
 from tpc.sinks.mongo.sink import MongoSink
@@ -38,6 +38,9 @@ class MongoKit(SinkConformance):
     deadline_s = 15.0
     deaths = 6
     large_branch_rows = 2_000
+    death_rows = 2_000
+    many_branches = 30
+    race_rounds = 20
     fixed_columns = "tests/sinks/mongo/test_refusals.py tries the types that documents take"
     cannot_cut_power = "the server is shared by all tests; `make chaos` kills one of its own"
     numbers = itertools.count(1)
@@ -52,6 +55,12 @@ class MongoKit(SinkConformance):
         with proxied_mongo(mongo.uri) as (self.proxy, through):
             self.uri = f"{through}&appName={SECRET}"
             yield
+            self.close_clients()
+
+    def close_clients(self) -> None:
+        """A process keeps its clients; those of a proxy that is gone would look for it twice a second."""
+        for key in [key for key in connection._shared if key[1] == self.uri]:
+            connection._shared.pop(key).close()
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> MongoSink:
         return MongoSink(

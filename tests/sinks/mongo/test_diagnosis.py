@@ -24,7 +24,7 @@ def told(sink: MongoSink) -> dict[str, Finding]:
 def test_the_server_tells_its_version_and_a_clock_that_agrees(mongo: MongoDatabase) -> None:
     found = told(MongoSink("c", uri=mongo.uri, database=mongo.name))
     assert found["MongoDB"].seen
-    assert found["clocks of driver and server"].level is Level.OK
+    assert found["clocks of this machine and the server"].level is Level.OK
 
 
 def test_a_standalone_server_is_a_problem_for_transactions_only(mongo: MongoDatabase) -> None:

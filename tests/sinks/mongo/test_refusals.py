@@ -115,7 +115,7 @@ def test_a_document_that_would_grow_over_16_mb(mongo: MongoDatabase) -> None:
         ({"flights": None}, "no number but a NoneType"),
         ({"flights": True}, "no number but a bool"),
         ({"flights": 2**63 - 1}, "does not fit into 64 bits"),
-        ({"_tpc": 5}, "a field '_tpc' of its own"),
+        ({"_tpc": 5}, "its own field '_tpc'"),
     ],
 )
 def test_a_target_that_cannot_take_the_increment(branches: Branches, stored: dict[str, Any], what: str) -> None:

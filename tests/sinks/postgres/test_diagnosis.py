@@ -25,7 +25,7 @@ def test_a_server_with_room_is_well_and_its_clock_agrees(postgres: PostgresDatab
     found = told(PostgresSink("t", dsn=postgres.dsn))
     assert {finding.level for finding in found.values()} == {Level.OK}
     assert found["max_prepared_transactions"].needed == "8 (4 partitions x 1 sinks on this server)"
-    assert set(found) == {"PostgreSQL", "max_prepared_transactions", "clocks of driver and server"}
+    assert set(found) == {"PostgreSQL", "max_prepared_transactions", "clocks of this machine and the server"}
 
 
 def test_too_few_slots_are_a_problem_with_the_remedy_of_the_check(postgres: PostgresDatabase) -> None:

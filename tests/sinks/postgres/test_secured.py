@@ -212,7 +212,7 @@ def test_an_authority_that_is_another_or_not_there(shop: Shop, tmp_path: Path) -
     assert "sslrootcert=" in error.remedy
     error = refusal(shop.appends(dsn=shop.dsn.replace(trusted, str(tmp_path / "nothing.pem"))))
     assert "does not exist" in error.what
-    assert "every executor" in error.remedy
+    assert "on every machine that runs the pipeline" in error.remedy
 
 
 def test_a_wrong_password_and_a_connection_without_tls(shop: Shop) -> None:

@@ -22,7 +22,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.sink import CheckContext
 from tpc.sinks.files import committed_paths
 from tpc.sinks.files.sink import FileSink
-from tpc.sinks.kafka.cluster.facts import Facts
+from tpc.sinks.kafka.cluster.broker_limits import BrokerLimits
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.handover import Handover
 from tpc.sinks.kafka.worker.messages import MessageColumns, cells
@@ -79,7 +79,7 @@ def through_kafka(monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> lis
         handed.extend(value for value in messages._values if value is not None)
 
     monkeypatch.setattr(writer, "_produce", hand_over)
-    with judged_alike(sink, handle, batch, Facts(5, 60_000).to_hint()):
+    with judged_alike(sink, handle, batch, BrokerLimits(5, 60_000).to_hint()):
         writer.write(batch)
     assert handed == cells(columns.values(batch))
     return [json_row(value.decode(), batch.schema) for value in handed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 import pyarrow
 import pyarrow.compute
@@ -69,6 +70,20 @@ class DropsEqualRows(DirectorySink):
     writer_class = Writer
 
 
+class CollapsesNeighbours(DirectorySink):
+    """Takes a row that is equal to the one before it for the same row, sent twice."""
+
+    class Writer(DirectoryWriter):
+        """`uniq`."""
+
+        def _write(self, batch: pyarrow.RecordBatch) -> None:
+            rows = batch.to_pylist()
+            kept = [row for place, row in enumerate(rows) if not place or row != rows[place - 1]]
+            super()._write(pyarrow.RecordBatch.from_pylist(kept, schema=batch.schema))
+
+    writer_class = Writer
+
+
 class CastsUnsafely(DirectorySink):
     """Makes every value fit into the target's columns, by cutting off what does not."""
 
@@ -130,6 +145,45 @@ def _to_the_millisecond(column: pyarrow.Array) -> pyarrow.Array:
     if not pyarrow.types.is_timestamp(column.type):
         return column
     return column.cast(pyarrow.timestamp("ms", column.type.tz), False).cast(column.type)
+
+
+class InstantsByTheMachinesZone(DirectorySink):
+    """Converts instants by the zone of the machine: right where that is UTC."""
+
+    class Writer(DirectoryWriter):
+        """`datetime.fromtimestamp(...)` without a zone."""
+
+        def _write(self, batch: pyarrow.RecordBatch) -> None:
+            moved = [_by_the_machines_zone(each) for each in batch.columns]
+            super()._write(pyarrow.RecordBatch.from_arrays(moved, schema=batch.schema))
+
+    writer_class = Writer
+
+
+def _by_the_machines_zone(column: pyarrow.Array) -> pyarrow.Array:
+    if not pyarrow.types.is_timestamp(column.type) or column.type.tz is None:
+        return column
+    offsets_s = [None if each is None else _offset_s(each) for each in column.to_pylist()]
+    moved = pyarrow.array(offsets_s, pyarrow.duration("s")).cast(pyarrow.duration(column.type.unit))
+    return pyarrow.compute.add(column, moved)
+
+
+def _offset_s(instant: datetime) -> int:
+    year = min(max(instant.year, 1971), 2037)  # beyond, the C library knows no rules
+    offset = instant.replace(year=year, month=1, day=1).astimezone().utcoffset()
+    return int(offset.total_seconds()) if offset else 0
+
+
+class ReversesRows(DirectorySink):
+    """Writes the rows of a batch from the last one to the first."""
+
+    class Writer(DirectoryWriter):
+        """A stack."""
+
+        def _write(self, batch: pyarrow.RecordBatch) -> None:
+            super()._write(batch.take(pyarrow.array(range(batch.num_rows - 1, -1, -1))))
+
+    writer_class = Writer
 
 
 class LowersNames(DirectorySink):

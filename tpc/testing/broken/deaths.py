@@ -1,4 +1,4 @@
-"""Sinks that do in two acts what has to be one: who dies in between leaves a half that nobody understands."""
+"""Sinks that do in two acts what must be one: a death in between leaves a half that no later process finishes."""
 
 from __future__ import annotations
 

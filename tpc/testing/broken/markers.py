@@ -43,7 +43,7 @@ class LostOnlyOnce(DirectorySink):
     """Says that a branch is lost until another branch of its epoch is committed, and never again."""
 
     class Committer(DirectoryCommitter):
-        """Whoever asks next cannot have the epoch written again."""
+        """After its first answer the epoch cannot be written again."""
 
         def _outcome_without_file(self, committable: Committable, visible: Path) -> Outcome:
             outcome = super()._outcome_without_file(committable, visible)

@@ -82,7 +82,7 @@ class PreparesWhatIsLeft(DirectorySink):
     """Its batches are staged one by one, and prepare takes those that are still there for all."""
 
     class Writer(DirectoryWriter):
-        """Begins its file anew when somebody has removed it."""
+        """Begins its file again if another process has removed it."""
 
         def _open(self) -> None:
             if self._stream is not None and not self.path("writing").exists():

@@ -10,11 +10,9 @@ from tests.chaos.prove.edited import edited
 from tpc.chaos.prove.anchors import Sources
 from tpc.chaos.prove.copies import CHECKOUT
 from tpc.chaos.prove.machine.equivalents import Equivalent, Equivalents, read_equivalents
-from tpc.chaos.prove.machine.made import Made, all_changes, drawn
+from tpc.chaos.prove.machine.made import all_changes, drawn
 from tpc.chaos.prove.machine.rooms import ROOMS
-from tpc.chaos.prove.machine.scores import Score, Tried, scores, table_of
 from tpc.chaos.prove.mutant import MutantError
-from tpc.chaos.prove.trial import Fate, MutantTrial
 
 SOURCES = Sources(CHECKOUT)
 RETURNS_TRUE = edited("LocalLog._linked", "return target.read_bytes() == data", "return True")
@@ -43,6 +41,11 @@ def test_the_same_seed_draws_the_same_and_another_draws_others() -> None:
     assert len({made.mutant.edits for made in first}) == 40
 
 
+def test_each_mutant_has_a_key_of_its_own() -> None:
+    made = drawn(1, 200, SOURCES)
+    assert len({one.key for one in made}) == len(made)
+
+
 def test_as_many_are_drawn_of_one_room_as_of_another() -> None:
     assert [made.room for made in drawn(1, len(ROOMS), SOURCES)] == list(ROOMS)
     assert {made.room for made in drawn(1, 5, SOURCES, ("log",))} == {"log"}
@@ -68,20 +71,3 @@ def test_an_equivalent_without_a_reason_is_refused(tmp_path: Path) -> None:
     (table := tmp_path / "t.toml").write_text('[[equivalent]]\nin = "f"\nfile = "a.py"\nold = "a"\nnew = "b"\n')
     with pytest.raises(MutantError, match="reason"):
         read_equivalents(table)
-
-
-def tried(room: str, fate: Fate | None) -> Tried:
-    made = Made(room, "a.py", 1, "comparison flipped", RETURNS_TRUE)
-    return Tried(made, None if fate is None else MutantTrial("m", None, "", fate))
-
-
-def test_the_score_is_of_those_that_change_something_and_what_nothing_executes_counts_as_missed() -> None:
-    fates = [*[Fate.CAUGHT] * 5, Fate.BROKEN, Fate.SURVIVED, Fate.NOT_JUDGED, Fate.SKIPPED, None]
-    found = scores([tried("log", fate) for fate in fates])
-    assert found == {"log": (score := Score(10, 5, 1, 1, 2, 1)), "all": score}
-    assert round(score.percent, 1) == 66.7
-    assert list(table_of(found))[-1] == "| all | 10 | 5 | 1 | 1 | 2 | 1 | 66.7 % |"
-
-
-def test_all_of_the_rooms_together_come_last() -> None:
-    assert list(scores([tried("log", None), tried("aaa", None), tried("core", None)])) == ["aaa", "core", "log", "all"]

@@ -56,11 +56,15 @@ def test_each_operator_changes_what_it_is_for(body: str, operator: str, lines: l
         '"""A < B."""',
         "x: Literal[1] = a",
         "logger.info('%s', a + 1)",
+        "self._warn(a + 1)",
         "raise ValueError(f'{a + 1}')",
         "import os",
         "a.commit_seconds['b'] = f() - 1",
         "if TYPE_CHECKING:\n    from os import path",
         "assert a < b",
+        "failpoints.hit('log.stored', slot=a + 1)",
+        "return round(a, 6)",
+        "return zip(a, b, strict=True)",
     ],
 )
 def test_what_nobody_promised_is_left_alone(body: str) -> None:
@@ -71,6 +75,37 @@ def test_what_nobody_promised_is_left_alone(body: str) -> None:
 def test_no_order_is_changed_in_which_the_second_needs_the_first() -> None:
     assert "two in the other order" not in made_of("x = a()\nb(x)")
     assert "two in the other order" in made_of("x = a()\ny = b()\nreturn x, y")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if a.is_gone():\n    raise ValueError\nif b.is_gone():\n    raise OSError",
+        "x = a.read()\ny = b.get(1)\nreturn x, y",
+        "x = sorted(b)\na.put(1)\nreturn x",
+        "a.append(b)\nx = max(0, b.get(1))\nreturn x",
+        "self.x.put(1)\ny = self.y.get(1)\nreturn y",
+    ],
+    ids=["two refusals", "looks at two things", "a look beside an act", "a list that grows", "other attributes"],
+)
+def test_no_order_is_changed_that_decides_nothing(body: str) -> None:
+    assert "two in the other order" not in made_of(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if a.is_gone():\n    raise ValueError\na.put(1)",
+        "x = a.get(1)\na.put(1)\nreturn x",
+        "x = a.read()\ny = a.read()\nreturn x, y",
+        "x = a.pop()\nb.put(1)\nreturn x",
+        "b.put(a)\nx = a.get(1)\nreturn x",
+        "self.put(1)\ny = self.y.get(1)\nreturn y",
+    ],
+    ids=["a refusal and an act", "a look at what the act changes", "two reads", "two acts", "given away", "of itself"],
+)
+def test_an_order_is_changed_that_may_decide_something(body: str) -> None:
+    assert "two in the other order" in made_of(body)
 
 
 def test_a_function_that_gives_something_back_does_not_return_early() -> None:

@@ -107,7 +107,7 @@ def test_an_interrupt_within_the_block_leaves_the_epoch_to_the_next_start() -> N
     assert pipeline.record_kinds() == ["generation", "generation"]
 
 
-def test_after_an_interrupt_between_decide_and_finish_the_same_coordinator_commits_nothing_more() -> None:
+def test_after_an_interrupt_between_decide_and_finish_a_coordinator_commits_no_more() -> None:
     pipeline = started()
     rows = pipeline.runner()
     with pytest.raises(KeyboardInterrupt), pipeline.engine.epoch(0, rows) as epoch:

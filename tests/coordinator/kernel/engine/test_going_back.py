@@ -89,7 +89,7 @@ def test_a_sink_whose_markers_expire_may_show_none_and_that_is_told_once(caplog:
     assert [message.split(";")[0] for message in ours] == ["sink a reports no committed epoch"]
 
 
-def test_a_sink_without_rows_for_long_is_asked_for_its_own_newest_marker_after_the_log_is_pruned() -> None:
+def test_a_sink_long_without_rows_is_asked_for_its_newest_marker_after_a_pruning() -> None:
     """The sinks of these tests leave out the markers of terms before the one that they are asked since."""
     pipeline = started(keep_epochs=3, renew_after_epochs=3)
     pipeline.run(0, 1)

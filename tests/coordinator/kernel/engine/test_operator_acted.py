@@ -13,7 +13,7 @@ from tests.support.memory_pipeline import MemoryPipeline, acting, started
 from tpc import failpoints
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.notices import Notice, Notices, Turn
-from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, exit_code_for
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED, exit_code_for
 from tpc.errors import FencedError, OperatorActedError
 from tpc.history import Action, Resolution
 from tpc.json import JSONObject
@@ -85,7 +85,7 @@ def test_what_is_given_up_while_its_sink_is_asked_again_is_ended_by_the_next_sta
     pipeline.sinks[0].on_commit = lambda: put(pipeline, RecordKind.RESOLUTION, GIVEN_UP)
     error = ended(pipeline, 0)
     assert "epoch 0 is decided and stays so" in error.safe
-    assert "the next start does as the operator has decided" in error.safe
+    assert "the next start acts on the operator's decision" in error.safe
     pipeline.sinks[0].on_commit = lambda: None
     pipeline.restarted()
     assert [(len(sink.prepared), len(sink.committed)) for sink in pipeline.sinks] == [(0, 0), (0, 1)]

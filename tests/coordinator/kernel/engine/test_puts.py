@@ -98,7 +98,7 @@ def test_an_owner_of_the_slot_that_stays_unreadable_leaves_the_decision_unknown(
         pytest.raises(PutUnknownError, match="may be durable: connection refused") as caught,
     ):
         run_epoch(old, 1, pipeline.runner())
-    assert "whether epoch 1 is decided is not known" in caught.value.safe
+    assert "whether epoch 1 is decided is unknown" in caught.value.safe
 
 
 # Pruning ---------------------------------------------------------------------------------------------------------

@@ -182,13 +182,13 @@ def test_a_branch_of_a_complete_epoch_is_not_taken_for_one_of_an_older_term_eith
     lost = lose_commit(pipeline, 0, 0)
     with pytest.raises(
         HistoryMismatchError,
-        match=r"its commits are lost in the sink, which holds this of it prepared still: tpc~job~1~",
+        match=r"its commits are lost in the sink, which still holds these branches prepared: tpc~job~1~",
     ):
         pipeline.restarted()
     assert lost in pipeline.sinks[0].prepared
 
 
-def test_what_is_left_of_a_committed_branch_is_swept_where_the_system_does_not_say_that_it_is_the_only_copy() -> None:
+def test_the_rest_of_a_committed_branch_is_swept_unless_it_is_the_only_copy() -> None:
     """A backup, or a power cut, may have brought its staged file back."""
     pipeline = started()
     pipeline.run(0)

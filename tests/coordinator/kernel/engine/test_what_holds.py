@@ -11,7 +11,8 @@ from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, started
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.kernel.coordinator import Coordinator
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.errors import DataError, DecisionUnknownError, ParkedError, StateMachineError, TpcError, TransientError
 from tpc.sink import Verdict
 
@@ -43,7 +44,7 @@ def test_a_put_whose_answer_was_lost_and_whose_repetition_is_refused_may_have_de
     pipeline.log.lost_answers, pipeline.log.is_down = [True], True
     with pytest.raises(DecisionUnknownError, match=r"slot 2 of the log may be durable: .*refused") as caught:
         pipeline.run(0)
-    assert "whether epoch 0 is decided is not known" in caught.value.safe
+    assert "whether epoch 0 is decided is unknown" in caught.value.safe
     assert [sink.calls for sink in pipeline.sinks] == [[], []]
     with pytest.raises(StateMachineError) as later:
         pipeline.run(0)
@@ -88,7 +89,9 @@ def test_recovering_with_a_sink_away_says_that_the_decided_epoch_stays(tmp_path:
     assert "every branch is committed but those that are refused" in failed(pipeline, ParkedError)
     AwaySink.is_away = True
     try:
-        coordinator = Coordinator(JOB, pipeline.sinks, pipeline.log, LocalFiles(tmp_path), pipeline.settings)
+        coordinator = Coordinator(
+            JOB, pipeline.sinks, pipeline.log, SparkRuntime(LocalFiles(tmp_path)), pipeline.settings
+        )
         with pytest.raises(TransientError, match="connection refused") as caught:
             coordinator.finish()
         coordinator.close()

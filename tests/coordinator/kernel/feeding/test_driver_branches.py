@@ -14,7 +14,7 @@ from tpc.coordinator.kernel.feeding.driver_branches import DriverBranches
 from tpc.coordinator.kernel.feeding.gather import serialize
 from tpc.coordinator.kernel.feeding.partition import PartitionReport
 from tpc.errors import TransientError
-from tpc.manifest import Barrier
+from tpc.manifest import EpochInput
 from tpc.merge import MergePlan
 from tpc.sink import Committable
 from tpc.testing.directory_sink import DirectorySink, DirectoryWriter
@@ -39,8 +39,8 @@ def test_an_abort_that_fails_by_itself_does_not_hide_the_first_error(tmp_path: P
     sink.merge = MergePlan(("id",), {})
     (tmp_path / "writing").mkdir()
     gathered = PartitionReport(0, 1, 0, {}, {"a": serialize(pa.table({"id": [1]}))})
-    barrier = Barrier("", (), (), None, stateful=False)
-    branches = DriverBranches(PassContext(JOB, barrier, {"a": sink}, {}, {}, {}), epoch=7, generation=3)
+    epoch_input = EpochInput("", (), (), None, stateful=False)
+    branches = DriverBranches(PassContext(JOB, epoch_input, {"a": sink}, {}, {}, {}), epoch=7, generation=3)
 
     with pytest.raises(TransientError, match="the directory is away"):
         branches.prepare([SinkTask(sink, (), Mode.GATHER, {"after": 6})], [gathered], {"a"})

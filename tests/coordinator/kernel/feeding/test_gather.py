@@ -237,6 +237,21 @@ def test_a_null_of_a_dictionary_is_refused_where_the_target_takes_none() -> None
         KeyedRows(plan(v=MAX), "s", required=["v"]).add(batch)
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_nan_is_refused_where_the_target_has_another_order_for_it(kind: pa.DataType) -> None:
+    rows, schema = [{"k": "a", "v": 1.0}, {"k": "b", "v": math.nan}], _schema_of(kind)
+    for takes_nan in (True, False):
+        target = TargetOrder(text_by_bytes=True, takes_nan=takes_nan, wide_sums=False)
+        merge = MergePlan(("k",), {"v": MAX}, target=target)
+        if takes_nan:
+            assert len(reduced(merge, rows, schema=schema)) == 2
+            continue
+        with pytest.raises(DataError, match="column 'v' is NaN") as caught:
+            reduced(merge, rows, schema=schema)
+        assert (caught.value.sink, caught.value.column) == ("s", "v")
+        assert reduced(merge, rows[:1], schema=schema) == rows[:1]
+
+
 def test_no_rows_give_no_table() -> None:
     assert combine([], plan(v=ADD), "s") is None
 

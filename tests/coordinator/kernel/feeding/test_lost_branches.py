@@ -8,11 +8,11 @@ from tpc.coordinator.kernel.feeding.epoch_pass import refuse_ambiguous, refuse_o
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError, DigestKindError
 from tpc.handles import Handle, PipelineId
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.manifest import Branch, EpochInput, Manifest, SinkPart
 from tpc.sink import Committable
 
 JOB = PipelineId("job")
-BARRIER = Barrier("v1", ("0",), ("1",))
+INPUT = EpochInput("v1", ("0",), ("1",))
 
 
 def handle(partition: int) -> Handle:
@@ -25,7 +25,7 @@ def replay(lost: set[int], *digests: str, kind: str | None = None) -> ReplayEpoc
         Branch(Committable(handle(number), f"branch-{number}", 1, 1), digest) for number, digest in enumerate(digests)
     )
     part = SinkPart("folder", "folder:1", len(branches), "0" * 16, branches, None)
-    manifest = Manifest(JOB, 1, 0, BARRIER, {"rows": part}, {"rows": len(branches)}, kind)
+    manifest = Manifest(JOB, 1, 0, INPUT, {"rows": part}, {"rows": len(branches)}, kind)
     return ReplayEpoch(0, 1, manifest, frozenset(str(handle(number)) for number in lost))
 
 
@@ -86,6 +86,12 @@ def test_a_lost_branch_is_replaced_by_the_one_of_the_same_rows_whatever_its_part
 
 def test_of_several_branches_of_equal_rows_each_replaces_one_and_its_own_partition_if_it_can() -> None:
     assert replaced(replay({0, 1}, "a", "a"), written_again((1, "a"), (0, "a"))) == {0: 0, 1: 1}
+
+
+def test_of_several_branches_of_equal_rows_that_have_come_to_other_partitions_each_replaces_one() -> None:
+    assert replaced(replay({0, 1}, "a", "a"), written_again((2, "a"), (3, "a"))) == {0: 2, 1: 3}
+    assert replaced(replay({0, 1}, "a", "a"), written_again((3, "a"), (0, "a"))) == {0: 0, 1: 3}
+    assert replaced(replay({0, 1, 2}, "a", "a", "a"), written_again((7, "a"), (8, "a"))) == {0: 7, 1: 8}
 
 
 def test_a_lost_branch_whose_rows_have_not_come_again_has_no_replacement() -> None:

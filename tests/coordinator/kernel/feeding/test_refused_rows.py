@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from tests.coordinator.service.refused_row_program import MOST, BoundedSink
 from tests.core.builders import JOB
 from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask
 from tpc.coordinator.kernel.feeding.context import RoutePlan
-from tpc.coordinator.kernel.feeding.refused_rows import COLUMNS, DIGEST, LetterWork, RefusedRows
+from tpc.coordinator.kernel.feeding.refused_rows import COLUMNS, DIGEST, LetterWork, RefusedRows, _as_json
 from tpc.handles import Handle
 
 SINKS = {"a": 0, "b": 0, "c": 1}
@@ -65,3 +67,13 @@ def test_rows_and_letters_are_the_same_however_they_are_cut(rows: list[tuple[int
     assert Counter((write, sink) for write, sink, _ in letters.elements()) == by
     assert len(letters) == letters.total(), "letters of rows with other digests have other digests"
     assert letters == taken_out([whole], sorted(SINKS))[1]
+
+
+def test_a_refused_row_is_described_in_ascii_bytes_as_base64_and_unknown_values_as_text() -> None:
+    described = _as_json({"name": "Ä", "raw": b"\x00\xff", "at": Decimal("1.50")})
+    assert described.isascii()
+    assert json.loads(described) == {"name": "Ä", "raw": "AP8=", "at": "1.50"}
+
+
+def test_a_refused_row_that_json_cannot_hold_is_described_all_the_same() -> None:
+    assert json.loads(_as_json({"map": {(1, 2): b"x"}, "raw": b"\xff"})) == {"map": "{(1, 2): b'x'}", "raw": "/w=="}

@@ -23,7 +23,7 @@ from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
-from tpc.manifest import Barrier, Manifest
+from tpc.manifest import EpochInput, Manifest
 from tpc.sink import CheckContext, Committable, Sink, Verdict
 from tpc.testing.directory_sink import DirectorySink
 
@@ -58,7 +58,7 @@ class FromMemory(EpochPass):
     def mode_of(self, sink: Sink) -> Mode:
         return Mode.WRITE
 
-    def cut_by(self) -> int:
+    def parallelism(self) -> int:
         return len(self.cuts)
 
     def cancel(self) -> None:
@@ -87,9 +87,9 @@ class Epoch:
 
     def pass_over(self, cuts: Cuts) -> FromMemory:
         identities = {name: committer.identity() for name, committer in self.committers.items()}
-        barrier = Barrier("", ("0",), ("1",))
+        epoch_input = EpochInput("", ("0",), ("1",))
         return FromMemory(
-            PassContext(JOB, barrier, self.sinks, self.committers, identities, dict.fromkeys(NAMES)), cuts
+            PassContext(JOB, epoch_input, self.sinks, self.committers, identities, dict.fromkeys(NAMES)), cuts
         )
 
     def commit(self, committables: Iterable[Committable]) -> None:
@@ -144,6 +144,7 @@ def cut(draw: st.DrawFn, rows: Rows) -> Sequence[Rows]:
 @example(([[[1], [2, 3]]], [[[1], [2, 3]]], frozenset({("a", 0)})))
 @example(([[[1]], [[1]]], [[[1]], [[1]]], frozenset({("a", 0), ("a", 1)})))
 @example(([[[2]], [[4]]], [[[4]], [[2]]], frozenset({("a", 0), ("a", 1), ("b", 0)})))
+@example(([[[1]], [[1]], [[]], [[]]], [[[]], [[]], [[1]], [[1]]], frozenset({("a", 0), ("a", 1)})))
 @settings(max_examples=40, deadline=None)
 def test_an_epoch_whose_lost_branches_were_written_again_has_each_row_as_often_as_it_was_made(
     case: tuple[Cuts, Cuts, Lost],

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpc.coordinator.kernel.feeding.unreadable import refusal_of, refuse_broken_text
+from tpc.coordinator.kernel.feeding.row_check import RowCheck
+from tpc.coordinator.kernel.feeding.unreadable import refusal_of, refuse_broken_text, write_or_refuse
 from tpc.errors import DataError
+from tpc.handles import Handle, PipelineId
 from tpc.merge import MergeHow, MergePlan
+from tpc.sink import Committable, Validator, Writer
 from tpc.support.arrow_rows import described
 from tpc.testing.directory_sink import DirectorySink
 
@@ -73,3 +76,67 @@ def test_any_row_can_be_described(seed: int, kind: str, form: str) -> None:
         column = pa.array([some.randrange(-(2**63), 2**63) for _ in range(3)]).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([nested(column)[form]], names=["x"])
     assert all(described(rows, row, ["x"]).startswith("x=") for row in range(3))
+
+
+class Reads(Writer, Validator):
+    """A writer, and a validator, that makes objects of the values; `fails` without a value that is to blame."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        if self.fails:
+            raise ValueError("a defect of the writer")
+        rows.to_pylist()
+
+    def validate(self, rows: pa.RecordBatch) -> None:
+        self.write(rows)
+
+    def prepare(self) -> Committable | None:
+        return None
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Validating(DirectorySink):
+    """A sink with that validator."""
+
+    reads = Reads()
+
+    def validator(self, *_: Any) -> Any:
+        return self.reads
+
+
+def checked(*, fails: bool = False) -> RowCheck:
+    sink = Validating("rows", Path("/nowhere"))
+    sink.reads = Reads(fails=fails)
+    return RowCheck(sink, Handle(PipelineId("job"), 1, "rows", 0, 0, 1), {})
+
+
+FAR_ROWS = pa.RecordBatch.from_arrays([pa.array([1, 2]), FAR], names=["id", "x"])
+
+
+def test_a_value_that_a_writer_cannot_read_is_refused_with_its_row() -> None:
+    with pytest.raises(DataError, match="id=2"):
+        write_or_refuse(Reads(), FAR_ROWS, SINK)
+    write_or_refuse(Reads(), FAR_ROWS.slice(0, 1), SINK)
+
+
+def test_an_error_of_a_writer_that_no_value_is_to_blame_for_leaves_as_it_is() -> None:
+    with pytest.raises(ValueError, match="a defect of the writer"):
+        write_or_refuse(Reads(fails=True), FAR_ROWS.slice(0, 1), SINK)
+
+
+def test_a_value_that_a_validator_cannot_read_is_refused_with_its_row() -> None:
+    with pytest.raises(DataError, match="id=2"):
+        checked().require(FAR_ROWS)
+    checked().require(FAR_ROWS.slice(0, 1))
+
+
+def test_an_error_of_a_validator_that_no_value_is_to_blame_for_leaves_as_it_is() -> None:
+    with pytest.raises(ValueError, match="a defect of the writer"):
+        checked(fails=True).require(FAR_ROWS.slice(0, 1))

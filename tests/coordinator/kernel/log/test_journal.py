@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.coordinator.kernel.log.journals import filled, opened, renewed
 from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryLog
 from tpc import failpoints
@@ -31,30 +32,6 @@ from tpc.errors import (
 )
 from tpc.json import canonical
 from tpc.records import DamagedRecordError, RecordKind
-
-
-def opened(log: Log) -> Journal:
-    journal = Journal(log)
-    journal.open()
-    return journal
-
-
-def filled(log: Log, epochs: int) -> Journal:
-    """A journal of one generation with so many complete epochs."""
-    journal = opened(log)
-    journal.append(RecordKind.GENERATION, generation_body(1))
-    for epoch in range(epochs):
-        journal.append(*intent(manifest(epoch)))
-        journal.append(*complete(epoch))
-    return journal
-
-
-def renewed(journal: Journal, generation: int, keep_epochs: int) -> None:
-    """A generation record as the engine puts it, and the pruning after it."""
-    history = journal.history
-    carried = history.carried([], keep_epochs)
-    journal.append(RecordKind.GENERATION, generation_body(generation, last_complete=history.last_complete, **carried))
-    journal.prune()
 
 
 def test_a_reader_sees_what_the_writer_knows() -> None:
@@ -137,7 +114,7 @@ def test_pruning_never_cuts_a_pending_intent_off() -> None:
     log = MemoryLog()
     journal = filled(log, 3)
     journal.append(*intent(manifest(3)))
-    body = generation_body(2, last_complete=2, pending=manifest(3).to_json(), floor=journal.history.cut(0))
+    body = generation_body(2, last_complete=2, pending=manifest(3).to_json(), floor=journal.history.prune_floor(0))
     journal.append(RecordKind.GENERATION, body)
     journal.prune()
     assert opened(log).history.pending == manifest(3)
@@ -548,10 +525,14 @@ def test_who_has_gone_on_counts_as_another_coordinator_while_it_cannot_be_read(
     leading = filled(log, 1)
     opened(log).append(*ACCEPTANCE)
 
-    def fails(self: Journal) -> None:
-        raise TransientError("no answer")
+    known, read = leading.history.last_slot, log.read
 
-    monkeypatch.setattr(Journal, "_read_all", fails)
+    def fails(slot: int) -> bytes:
+        if slot > known:
+            raise TransientError("no answer")
+        return read(slot)
+
+    monkeypatch.setattr(log, "read", fails)
     with pytest.raises(FencedError) as looked:
         leading.require_leading()
     assert not isinstance(looked.value, OperatorActedError)

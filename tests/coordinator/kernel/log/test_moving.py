@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.coordinator.kernel.log.test_journal import filled, opened, renewed
+from tests.coordinator.kernel.log.journals import filled, opened, renewed
 from tests.core.builders import generation_body, intent, manifest
 from tests.support.memory import MemoryLog
 from tpc.__main__ import app
@@ -208,3 +208,23 @@ def test_a_log_is_not_imported_into_memory_that_is_gone_with_the_process() -> No
     with pytest.raises(ConfigurationError, match="in memory, which is gone with its process"):
         import_log(source, ObjectLog("memory:///orders", prefix=""))
     assert source.content == before
+
+
+def test_a_place_without_a_log_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"no intent log in {tmp_path}"):
+        import_log(LocalLog(tmp_path), MemoryLog())
+
+
+@pytest.mark.parametrize("slot", [MARK_SLOT, 2])
+def test_whatever_another_import_puts_into_the_place_meanwhile_ends_this_one(slot: int) -> None:
+    class Contended(MemoryLog):
+        def put(self, at: int, data: bytes, after: bytes | None) -> bool:
+            if at == slot:
+                self.content[slot] = b"of another import"
+            return super().put(at, data, after)
+
+    source, target = MemoryLog(), Contended()
+    filled(source, 1)
+    with pytest.raises(ConfigurationError, match="is not empty: it holds another log"):
+        import_log(source, target)
+    assert opened(source).history.moved_to is None

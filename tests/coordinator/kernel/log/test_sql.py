@@ -1,10 +1,9 @@
-"""The log in a table, when the database is late, locked, read-only, full, killed or cut off."""
+"""The log in a table of PostgreSQL, when the server is late, locked, killed or cut off; `test_sqlite` has the other."""
 
 from __future__ import annotations
 
 import pickle
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +15,9 @@ import psycopg
 import pytest
 
 import tpc
-from tests.support.failing_calls import calls_made, run_with_failing
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.proxy import Action, Request, Rule, proxied_postgres
 from tpc.chaos.servers.postgres import PostgresServer
-from tpc.coordinator.kernel.log import sql_connection
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.errors import ConfigurationError, PutUnknownError, TransientError
 
@@ -95,7 +91,7 @@ def test_a_server_killed_at_commit_leaves_the_put_unknown_and_repeatable(tmp_pat
         server.kill()
 
 
-def test_the_deadline_begins_anew_with_each_call(
+def test_the_deadline_begins_again_with_each_call(
     log: SqlLog, postgres: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tpc.coordinator.kernel.log.sql_postgres.GRACE_S", 0)
@@ -259,136 +255,3 @@ def test_a_table_may_lie_in_a_schema(postgres: PostgresDatabase) -> None:
     log = SqlLog(postgres.dsn, pipeline="orders", table="audit.decisions")
     assert log.put(1, b"one", None)
     assert postgres.execute("SELECT pipeline, slot, data FROM audit.decisions") == [("orders", 1, b"one")]
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("mysql://me:not-to-be-seen@host/db", "names 'mysql'"),
-        ("sqlite://", "in memory"),
-        ("sqlite:///:memory:", "in memory"),
-        ("host=somewhere password=not-to-be-seen", "cannot be read"),
-        ("postgresql://me:not-to-be-seen@host:port/db", "cannot be read"),
-    ],
-)
-def test_a_url_that_leads_to_no_log_is_refused_without_being_shown(url: str, said: str) -> None:
-    log = SqlLog(url, pipeline="orders")
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        log.slots()
-    assert PASSWORD not in f"{caught.value} {log!r} {log.describe()}"
-
-
-# SQLite --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The file of a log that holds slot 1."""
-    file = tmp_path / "log.db"
-    assert log_in(file).put(1, b"one", None)
-    return file
-
-
-def log_in(file: Path, timeout_s: float = 0.2) -> SqlLog:
-    return SqlLog(f"sqlite:///{file}", pipeline="orders", timeout_s=timeout_s)
-
-
-def test_reading_makes_no_file(tmp_path: Path) -> None:
-    assert log_in(tmp_path / "log.db").slots() == []
-    with pytest.raises(KeyError):
-        log_in(tmp_path / "log.db").read(1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_locked_database_is_waited_for_in_bounds(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(TransientError, match="cannot take slot 2: database is locked") as caught:
-            log_in(file).put(2, b"two", b"one")
-    assert f"fuser {file}" in caught.value.remedy
-    assert log_in(file).slots() == [1]
-
-
-def test_a_reader_that_holds_up_the_commit_leaves_the_put_unknown_and_repeatable(file: Path) -> None:
-    log = log_in(file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM tpc_log").fetchall()
-        with pytest.raises(PutUnknownError, match="database is locked"):
-            log.put(2, b"two", b"one")
-    assert log.slots() == [1]
-    assert log.put(2, b"two", b"one")
-
-
-def test_a_database_opened_for_reading_takes_nothing(file: Path) -> None:
-    log = SqlLog(f"sqlite:///file:{file}?mode=ro&uri=true", pipeline="orders")
-    assert log.read(1) == b"one"
-    with pytest.raises(TransientError, match="readonly database"):
-        log.put(2, b"two", b"one")
-
-
-def test_a_directory_that_is_not_there_gives_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match="unable to open database file"):
-        log_in(tmp_path / "none" / "log.db").put(1, b"one", None)
-
-
-def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
-    log = log_in(disk.path / "log.db")
-    log.put(1, b"one", None)
-    with pytest.raises((TransientError, PutUnknownError), match="disk is full"):
-        log.put(2, b"x" * 100_000, b"one")
-    assert log.slots() == [1]
-    assert log.put(2, b"small enough", b"one")
-
-
-def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
-    log = log_in(disk.path / "log.db")
-    log.put(1, b"one", None)
-    disk.make_read_only()
-    with pytest.raises(TransientError, match=r"readonly database|unable to open"):
-        log.put(2, b"two", b"one")
-    assert log.slots() == [1]
-
-
-PUT = """
-import sys
-from tpc.coordinator.kernel.log.sql import SqlLog
-try:
-    print(SqlLog("sqlite:///" + sys.argv[1], pipeline="orders").put(2, b"two", b"one"))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-
-
-def test_after_a_failed_fsync_at_commit_the_decision_is_unknown(file: Path) -> None:
-    said = run_with_failing("fsync,fdatasync", PUT, file, when="1+")
-    assert said.startswith("DecisionUnknownError slot 2")
-    assert "disk I/O error" in said
-    assert log_in(file).slots() == [1]
-
-
-def test_a_commit_fsyncs_the_directory_after_the_journal_is_gone(file: Path) -> None:
-    calls = calls_made("unlink,fsync,fdatasync", PUT, file)
-    last_unlink = max(place for place, call in enumerate(calls) if "log.db-journal" in call and "unlink" in call)
-    assert any(f"<{file.parent}>" in call for call in calls[last_unlink:])
-
-
-def test_a_commit_fsyncs_a_write_ahead_log(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("SELECT * FROM tpc_log").fetchall()  # who is not the last to close checkpoints nothing
-        log_in(file).put(9, b"the log's head is written and synced", None)
-        assert any("log.db-wal" in call for call in calls_made("fsync,fdatasync", PUT, file))
-
-
-@pytest.mark.parametrize(
-    ("url", "files"),
-    [
-        ("sqlite:////data/log.db", [Path("/data/log.db")]),
-        ("sqlite:///file:/data/log.db?uri=true", []),
-        ("postgresql://host/log", []),
-    ],
-    ids=["path", "uri", "postgres"],
-)
-def test_the_files_of_a_log_are_those_that_sqlite_names_by_a_path(url: str, files: list[Path]) -> None:
-    assert sql_connection.local_files(url) == files

@@ -12,9 +12,9 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryLog
 from tests.support.memory_pipeline import started
 from tpc.coordinator.kernel.log import tail
-from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.journal import IMPORT_MARK, MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.tail import Window
-from tpc.errors import CorruptionError, LogGoneError
+from tpc.errors import ConfigurationError, CorruptionError, LogGoneError, TransientError
 from tpc.records import RecordKind
 
 EPOCHS = 10
@@ -176,4 +176,85 @@ def test_damage_at_the_end_is_told_and_other_damage_is_an_error() -> None:
     assert [damaged.slot for damaged in opened(log).history.damaged] == [last]
     log.content[last - 5] = b"torn"
     with pytest.raises(CorruptionError, match="the log is damaged"):
+        opened(log)
+
+
+# A log that is not whole, or goes while it is looked at -------------------------------------------------------------
+
+
+def test_a_log_into_which_an_import_has_not_ended_is_not_shown() -> None:
+    log = long_log(3, term_every=100)
+    log.content[MARK_SLOT] = IMPORT_MARK
+    with pytest.raises(ConfigurationError, match="half a log: an import into it has not ended"):
+        opened(log)
+
+
+def test_nothing_is_shown_of_a_log_that_holds_nothing() -> None:
+    assert tail.newest(MemoryLog(), EPOCHS) is None
+
+
+class Pruned(CountedLog):
+    """Lists once more, so often as it is told to, what is pruned already."""
+
+    stale = 0
+
+    def slots(self) -> list[int]:
+        listed = super().slots()
+        if self.stale:
+            self.stale -= 1
+            return [*listed, listed[-1] + 1]
+        return listed
+
+
+@pytest.mark.parametrize(("stale", "is_shown"), [(2, True), (3, False)])
+def test_a_slot_that_is_pruned_between_the_listing_and_the_look_is_looked_for_again(stale: int, is_shown: bool) -> None:
+    log = Pruned()
+    log.content = dict(long_content(3, 100))
+    log.stale = stale
+    if is_shown:
+        assert opened(log).last_slot == 7
+    else:
+        with pytest.raises(TransientError, match="lacks slots that it lists or needs"):
+            opened(log)
+
+
+def test_a_window_in_which_damage_was_seen_is_read_anew_and_an_emptied_log_is_gone() -> None:
+    log = long_log(3, term_every=100)
+    log.content[7] = b"torn"
+    window = opened(log)
+    journal = Journal(log)
+    history = journal.open()
+    carried = history.carried([], keep_epochs=9)
+    pending = None if history.pending is None else history.pending.to_json()
+    body = generation_body(2, last_complete=history.last_complete, pending=pending, **carried)
+    journal.append(RecordKind.GENERATION, body)
+    followed = tail.followed(log, window, EPOCHS)
+    assert (followed.last_slot, followed.damaged, followed.history.generation) == (8, (), 2)
+    voided = tail.about_epoch(log, followed, 2)
+    assert voided is not None
+    assert [record.slot for record in voided.records] == [6, 8]  # slot 7 is damaged and voided
+    log.content[9] = b"torn, too"
+    log.slots = lambda: []  # type: ignore[method-assign]
+    with pytest.raises(LogGoneError):
+        tail.followed(log, followed, EPOCHS)
+
+
+def test_a_look_back_ends_at_the_floor_and_passes_over_what_is_voided() -> None:
+    log = MemoryLog()
+    journal = Journal(log)
+    journal.append(RecordKind.GENERATION, generation_body(1))
+    for epoch in range(3):
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
+    journal.append(RecordKind.GENERATION, generation_body(2, last_complete=2, floor=8))
+    log.content[3] = b"left over and damaged"  # below the floor
+    assert [record.slot for record in opened(log).records] == [8]
+
+
+def test_records_that_were_put_after_other_bytes_are_damage() -> None:
+    log = long_log(4, term_every=100)
+    other = MemoryLog()
+    other.content = dict(long_content(4, 3))
+    log.content[5] = other.content[5]
+    with pytest.raises(CorruptionError, match=r"damaged at slot 5 .*: the record after it was put after other bytes"):
         opened(log)

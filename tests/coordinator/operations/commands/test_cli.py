@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.terminal import run_in_terminal
 from tpc.__main__ import app
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.kernel.parked import ParkedNote
@@ -66,7 +66,7 @@ def test_status_of_a_parked_epoch_names_the_sink_that_refuses_and_its_words(chec
     assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "that epoch is complete"
     note.keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))
     actions.resolve(
-        LocalLog(checkpoint / LOG_FOLDER), LocalFiles(checkpoint), Resolution(1, "a", Action.ACCEPT_LOSS, "x", "y")
+        LocalLog(checkpoint / LOG_FOLDER), LocalCheckpoint(checkpoint), Resolution(1, "a", Action.ACCEPT_LOSS, "x", "y")
     )
     assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "an operator has decided"
 
@@ -176,7 +176,7 @@ def test_a_job_names_its_log_and_its_checkpoint(checkpoint: Path) -> None:
     told = json.loads(command("history", "job:pipeline", "--json", cwd=place).stdout)
     assert [row["epoch"] for row in told] == [0, 1]
     assert json.loads(command("show", "job:pipeline", 1, "--json", cwd=place).stdout)["status"] == "decided"
-    decision = ("--epoch", 1, "--sink", "a", "--accept-loss", "--reason", "gone")
+    decision = ("--epoch", 1, "--sink", "a", "--accept-loss", "--although-not-refused", "--reason", "gone")
     assert json.loads(command("resolve", "job:pipeline", *decision, "--json", cwd=place).stdout)["sink"] == "a"
     assert [each.sink for each in Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions] == ["a"]
 

@@ -12,12 +12,12 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tpc.__main__ import app
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.coordinator.spark.query_log import NO_QUERY
+from tpc.coordinator.kernel.runtime import NO_QUERY
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
 
 COMMANDS = {
-    "resolve": ["--epoch", "1", "--sink", "a", "--accept-loss", "--reason", "gone"],
+    "resolve": ["--epoch", "1", "--sink", "a", "--accept-loss", "--although-not-refused", "--reason", "gone"],
     "savepoint": ["--to", "savepoints"],
 }
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
-from tpc.coordinator.kernel.observing import Observing
+from tpc.coordinator.kernel.listeners import Listeners
 from tpc.coordinator.operations.monitoring.metrics import Metrics
 from tpc.errors import FencedError, ParkedError, TransientError
 from tpc.sink import Verdict
@@ -29,7 +29,7 @@ class Counted:
     def start(self) -> None:
         pipeline = self.pipeline
         metrics = Metrics(self.registry, "job", [sink.name for sink in pipeline.sinks], pipeline.clock)
-        pipeline.restarted(recover=False).observe = Observing(pipeline.clock, [metrics])
+        pipeline.restarted(recover=False).observe = Listeners(pipeline.clock, [metrics])
         pipeline.engine.recover()
 
     def value(self, name: str, **labels: str) -> float | None:

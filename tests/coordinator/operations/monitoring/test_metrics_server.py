@@ -65,7 +65,7 @@ def test_a_running_pipeline_is_scraped_and_its_port_is_closed_with_its_query(
 ) -> None:
     port, rows = free_port(), list[dict[str, Any]]()
     pipeline = pipeline_of(feed, spark, tmp_path).on_complete(rows.append)
-    query = pipeline.start(metrics_port=port, metrics_registry=CollectorRegistry())
+    query = pipeline.start(serve=tpc.Serve(metrics=port, registry=CollectorRegistry()))
     query.processAllAvailable()
     text = scraped(port)
     found = samples(text)
@@ -90,8 +90,8 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_written(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(ConfigurationError, match=rf"metrics cannot be served at 127\.0\.0\.1:{port}") as caught:
-            pipeline_of(feed, spark, tmp_path).start(metrics_port=port)
-    assert "metrics_port=" in caught.value.remedy
+            pipeline_of(feed, spark, tmp_path).start(serve=tpc.Serve(metrics=port))
+    assert "metrics=" in caught.value.remedy
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -100,7 +100,7 @@ def test_without_prometheus_client_a_start_that_asks_for_metrics_names_the_comma
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigurationError, match="prometheus_client is not installed") as caught:
-        pipeline_of(feed, spark, tmp_path).start(metrics_port=free_port())
+        pipeline_of(feed, spark, tmp_path).start(serve=tpc.Serve(metrics=free_port()))
     assert "pip install 'tpc[metrics]'" in caught.value.remedy
     assert not (tmp_path / "checkpoint").exists()
 
@@ -108,11 +108,13 @@ def test_without_prometheus_client_a_start_that_asks_for_metrics_names_the_comma
 def test_a_start_that_is_refused_later_closes_the_port(feed: Feed, spark: SparkSession, tmp_path: Path) -> None:
     port = free_port()
     running = pipeline_of(feed, spark, tmp_path).start()
-    with pytest.raises(ConfigurationError, match="is in use by process"):
-        pipeline_of(feed, spark, tmp_path).start(metrics_port=port, metrics_registry=CollectorRegistry())
-    with pytest.raises(urllib.error.URLError, match="refused"):
-        scraped(port)
-    running.stop()
+    try:
+        with pytest.raises(ConfigurationError, match="runs in this Spark session"):
+            pipeline_of(feed, spark, tmp_path).start(serve=tpc.Serve(metrics=port, registry=CollectorRegistry()))
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            scraped(port)
+    finally:
+        running.stop()
 
 
 def test_with_a_registry_alone_no_port_is_opened_and_a_restart_counts_on(
@@ -120,7 +122,8 @@ def test_with_a_registry_alone_no_port_is_opened_and_a_restart_counts_on(
 ) -> None:
     registry = CollectorRegistry()
     for _ in range(2):
-        query = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True}, metrics_registry=registry)
+        pipeline = pipeline_of(feed, spark, tmp_path)
+        query = pipeline.start(trigger={"availableNow": True}, serve=tpc.Serve(registry=registry))
         assert query.awaitTermination(120)
     assert registry.get_sample_value("tpc_epochs_total", {"pipeline": "served", "outcome": "complete"}) == 2
     assert registry.get_sample_value("tpc_recoveries_total", {"pipeline": "served"}) == 2

@@ -26,7 +26,7 @@ from tpc.records import RecordKind
 def read_to(epoch: int, *ends: str) -> Manifest:
     """An epoch at whose end the sources stand so."""
     made = manifest(epoch)
-    return replace(made, barrier=replace(made.barrier, end=ends or (f'{{"t":{{"0":{10 * epoch + 10}}}}}',)))
+    return replace(made, epoch_input=replace(made.epoch_input, end=ends or (f'{{"t":{{"0":{10 * epoch + 10}}}}}',)))
 
 
 def begun(log: Log) -> Journal:

@@ -42,7 +42,7 @@ def main(folder: Path, port: int, spoiled: int | None) -> None:
     rows = pipeline.write(reader.json(str(folder / "feed")))
     rows.to(FileSink(folder / "archive", format="json", name="archive"), where="id >= 0", select=["id", "key", "value"])
     try:
-        pipeline.start(ui_port=port).awaitTermination()
+        pipeline.start(serve=tpc.Serve(page=port)).awaitTermination()
     except TpcError as error:
         sys.exit(str(error))
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.message import Message
 from pathlib import Path
-
-from starlette.testclient import TestClient
 
 from tests.core.builders import JOB, generation_body, intent, manifest
 from tests.support.memory import MemoryClock
-from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.checkpoint import Checkpoint, LocalCheckpoint
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations.bounded_server import Handler, Request
 from tpc.coordinator.operations.page.app import make_app
-from tpc.coordinator.operations.page.asking import AskedSinks
 from tpc.coordinator.operations.page.events import Changes
-from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.operations.page.log_watcher import Watched
+from tpc.coordinator.operations.page.sink_answers import AskedSinks
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.handles import PipelineId
 from tpc.records import RecordKind
@@ -56,12 +56,14 @@ class LocalPipeline:
         self.journal.append(RecordKind.GENERATION, generation_body(self.generation, **claim))
         return self
 
-    def decide(self, cut: str | None = None) -> LocalPipeline:
+    def decide(self, cut: str | None = None, counts: Mapping[str, int] | None = None) -> LocalPipeline:
         """`cut` is what a service puts into the intent of an epoch about its sources and their times."""
         made = manifest(self.next_epoch, generation=self.generation)
         if cut is not None:
-            made = replace(made, barrier=replace(made.barrier, offsets_file=cut))
-        made = replace(made, pipeline=replace(made.pipeline, name=self.name), counts={"rows": 100, "unrouted": 7})
+            made = replace(made, epoch_input=replace(made.epoch_input, offsets_file=cut))
+        made = replace(
+            made, pipeline=replace(made.pipeline, name=self.name), counts=counts or {"rows": 100, "unrouted": 7}
+        )
         self.journal.append(*intent(made))
         self.next_epoch += 1
         return self
@@ -85,12 +87,53 @@ class LocalPipeline:
         return self
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What a client got."""
+
+    status_code: int
+    text: str
+    headers: Mapping[str, str]
+
+
+class Client:
+    """Asks a handler as a browser would, without a connection."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+    ) -> Answered:
+        sent = Message()
+        for name, value in {"Host": "127.0.0.1", **(headers or {})}.items():
+            sent[name] = value
+        if auth is not None:
+            sent["Authorization"] = "Basic " + base64.b64encode(":".join(auth).encode()).decode()
+        path, _, query = target.partition("?")
+        answer = self._handler(Request(method, path, query, sent))
+        body = answer.body.decode() if isinstance(answer.body, bytes) else ""
+        return Answered(answer.status, body, {name.lower(): value for name, value in answer.headers.items()})
+
+    def get(
+        self, target: str, headers: Mapping[str, str] | None = None, auth: tuple[str, str] | None = None
+    ) -> Answered:
+        return self.request("GET", target, headers, auth)
+
+    def post(self, target: str) -> Answered:
+        return self.request("POST", target)
+
+
 class Site:
     """The page over some logs, each looked at once; its clock stands where the test puts it."""
 
     def __init__(
         self,
-        *places: Callable[[], tuple[Log, CheckpointFiles | None]],
+        *places: Callable[[], tuple[Log, Checkpoint | None]],
         token: str | None = None,
         asks: Sequence[Sink] | None = None,
         of: PipelineId = JOB,
@@ -101,7 +144,7 @@ class Site:
         self.look()
         self.changes = Changes()
         self.app = make_app(self.watched, self.clock, self.changes, token)
-        self.client = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=True)
+        self.client = Client(self.app)
 
     def look(self) -> None:
         for one in self.watched:
@@ -115,7 +158,7 @@ class Site:
 
 def over(*pipelines: LocalPipeline, at: float | None = None) -> Site:
     """The page over these pipelines, at a second (else right after the last epoch)."""
-    site = Site(*(lambda p=p: (p.log, LocalFiles(p.checkpoint)) for p in pipelines))
+    site = Site(*(lambda p=p: (p.log, LocalCheckpoint(p.checkpoint)) for p in pipelines))
     site.clock.now_s = pipelines[-1].now if at is None else at
     site.look()
     return site

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.coordinator.operations.page.logs import LocalPipeline, Site, over
+from tpc.coordinator.operations.bounded_server import Wake
 from tpc.coordinator.operations.page import events
 from tpc.coordinator.operations.page.events import Noticed, stream
+from tpc.support.deadlines import within
 
 ANSWER_TIMEOUT_S = 10.0
 
@@ -30,42 +30,34 @@ def nothing_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 class Heard:
     """The events of a stream, one after the other."""
 
-    def __init__(self, chunks: AsyncIterator[str]) -> None:
-        self.chunks = chunks
+    def __init__(self, site: Site) -> None:
+        self.wake = Wake()
+        self.chunks = stream(site.watched, site.changes, site.clock)(self.wake)
 
-    async def next(self, name: str) -> dict[str, Any]:
+    def next(self, name: str) -> dict[str, Any]:
         """The next event; fails if it is another."""
-        chunk = await asyncio.wait_for(anext(self.chunks), ANSWER_TIMEOUT_S)
+        chunk = within(ANSWER_TIMEOUT_S, lambda: next(self.chunks), waiting_for=name).decode()
         said = dict(line.split(": ", 1) for line in chunk.strip().splitlines())
         assert said["event"] == name
         return dict(json.loads(said["data"]))
 
-    async def first(self) -> dict[str, Any]:
+    def first(self) -> dict[str, Any]:
         """What is told of the only pipeline at once."""
-        assert (await anext(self.chunks)).startswith("retry: ")
-        look = await self.next("look")
-        await self.next("read")
+        assert next(self.chunks).startswith(b"retry: ")
+        look = self.next("look")
+        self.next("read")
         return look
-
-
-def heard(site: Site) -> Heard:
-    return Heard(stream(site.watched, site.changes, site.clock))
 
 
 def test_an_epoch_that_is_put_is_told_once(pipeline: LocalPipeline) -> None:
     site = over(pipeline)
-    noticed = Noticed(site.changes, site.clock)
-
-    async def run() -> None:
-        stream = heard(site)
-        assert (await stream.first())["last_complete"] == 1
-        pipeline.epochs(1)
-        site.look()
-        noticed(site.watched[0])
-        assert (await stream.next("look"))["last_complete"] == 2
-        assert (await stream.next("read"))["read_at"] == {"0": site.clock.now_s}
-
-    asyncio.run(run())
+    noticed, heard = Noticed(site.changes, site.clock), Heard(site)
+    assert heard.first()["last_complete"] == 1
+    pipeline.epochs(1)
+    site.look()
+    noticed(site.watched[0])
+    assert heard.next("look")["last_complete"] == 2
+    assert heard.next("read")["read_at"] == {"0": site.clock.now_s}
 
 
 def test_without_a_change_it_is_told_that_the_log_is_still_read(
@@ -73,43 +65,41 @@ def test_without_a_change_it_is_told_that_the_log_is_still_read(
 ) -> None:
     monkeypatch.setattr(events, "READ_EVERY_S", 0.01)
     site = over(pipeline)
-
-    async def run() -> None:
-        stream = heard(site)
-        await stream.first()
-        site.clock.advance(3)
-        assert (await stream.next("read"))["now"] == site.clock.now_s
-
-    asyncio.run(run())
+    heard = Heard(site)
+    heard.first()
+    site.clock.advance(3)
+    assert heard.next("read")["now"] == site.clock.now_s
 
 
 def test_a_pipeline_that_falls_silent_is_told_though_its_log_does_not_change(pipeline: LocalPipeline) -> None:
     site = over(pipeline)
-    noticed = Noticed(site.changes, site.clock)
+    noticed, heard = Noticed(site.changes, site.clock), Heard(site)
     noticed(site.watched[0])
-
-    async def run() -> None:
-        stream = heard(site)
-        assert (await stream.first())["state"] == "running"
-        site.clock.advance(100)
-        noticed(site.watched[0])
-        assert (await stream.next("look"))["state"] == "silent"
-
-    asyncio.run(run())
+    assert heard.first()["state"] == "running"
+    site.clock.advance(100)
+    noticed(site.watched[0])
+    assert heard.next("look")["state"] == "silent"
 
 
-def test_every_stream_ends_with_the_page_and_leaves_nothing_behind(pipeline: LocalPipeline) -> None:
+def test_a_change_while_the_events_are_written_is_told_next(pipeline: LocalPipeline) -> None:
     site = over(pipeline)
+    noticed, heard = Noticed(site.changes, site.clock), Heard(site)
+    assert next(heard.chunks).startswith(b"retry: ")
+    heard.next("look")
+    pipeline.epochs(1)  # the stream has looked, and does not wait yet
+    site.look()
+    noticed(site.watched[0])
+    heard.next("read")
+    assert heard.next("look")["last_complete"] == 2
 
-    async def run() -> None:
-        stream = heard(site)
-        await stream.first()
-        site.changes.end()
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream.chunks)
-        site.changes.tell()
 
-    asyncio.run(run())
+def test_a_stream_that_is_over_ends_at_once_and_leaves_nothing_behind(pipeline: LocalPipeline) -> None:
+    site = over(pipeline)
+    heard = Heard(site)
+    heard.first()
+    heard.wake.end()
+    assert within(ANSWER_TIMEOUT_S, lambda: next(heard.chunks, None), waiting_for="the end") is None
+    site.changes.tell()
     assert not site.changes._listening
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.operations.page.logs import LocalPipeline, Site
-from tpc.coordinator.operations.page.guard import names_this_machine
+from tpc.coordinator.operations.address import names_this_machine
 
 TOKEN = "a-token-not-to-be-seen"
 

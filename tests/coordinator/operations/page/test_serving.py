@@ -81,7 +81,7 @@ def test_an_epoch_that_is_put_reaches_the_browser_as_an_event_and_a_signal_ends_
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""  # else uvicorn has had to cut the stream off
+        assert process.stderr.read() == ""
 
 
 def test_another_address_needs_a_token(tmp_path: Path) -> None:

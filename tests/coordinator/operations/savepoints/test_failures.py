@@ -15,7 +15,7 @@ from tests.core.builders import intent, manifest
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.operations.savepoints import making
+from tpc.coordinator.operations.savepoints import writing
 from tpc.errors import ConfigurationError
 
 
@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_written_to_stops_no_pipeline(place: Place, is_l
 
 def test_the_trial_of_a_folder_leaves_nothing(place: Place) -> None:
     before = set(place.root.iterdir())
-    making.require_writable(place.to / "deep")
+    writing.require_writable(place.to / "deep")
     assert set(place.root.iterdir()) == before
 
 
@@ -92,7 +92,7 @@ def test_a_failure_where_no_pipeline_ran_speaks_of_none(place: Place) -> None:
 def test_a_disk_that_is_full_is_named_and_the_log_goes_on(
     place: Place, copy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "copy_file", full)
+    monkeypatch.setattr(writing, "copy_file", full)
     with pytest.raises(ConfigurationError, match="No space left on device: /backup/x") as caught:
         place.copy() if copy else place.move()
     assert "no savepoint was made" in caught.value.safe
@@ -103,7 +103,7 @@ def test_a_disk_that_fails_once_the_log_has_ended_does_not_call_the_log_as_it_wa
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as failing:
-        failing.setattr(making.Writing, "finish", full)
+        failing.setattr(writing.SavepointWriter, "finish", full)
         with pytest.raises(ConfigurationError, match="lacks its name: No space left") as caught:
             place.move()
     assert "the log has ended with the savepoint" in caught.value.safe

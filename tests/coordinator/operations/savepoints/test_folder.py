@@ -17,17 +17,18 @@ from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.kernel.log.places import open_log
-from tpc.coordinator.operations.savepoints.homes import home_and_name, home_of
-from tpc.coordinator.operations.savepoints.keeping import drop, prune, savepoints_in
-from tpc.coordinator.operations.savepoints.making import copy_into_savepoint, move_into_savepoint
+from tpc.coordinator.operations.savepoints.locations import home_and_name, home_of
 from tpc.coordinator.operations.savepoints.manifest import FILE_NAME, read_manifest
 from tpc.coordinator.operations.savepoints.restoring import opened, restore_fork, restore_move
+from tpc.coordinator.operations.savepoints.retention import drop, prune, savepoints_in
+from tpc.coordinator.operations.savepoints.writing import copy_into_savepoint, move_into_savepoint
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.runtime import SparkRuntime
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
 from tpc.json import canonical
@@ -356,7 +357,7 @@ def fork_at(place: Place, sink: FileSink) -> Coordinator:
     new, log = place.new("fork")
     if not new.exists():
         restore_fork(place.copy(), new, log)
-    return Coordinator(PipelineId("job", 2), [sink], log, LocalFiles(new), EngineSettings())
+    return Coordinator(PipelineId("job", 2), [sink], log, SparkRuntime(LocalFiles(new)), EngineSettings())
 
 
 def refused(coordinator: Coordinator, match: str) -> None:

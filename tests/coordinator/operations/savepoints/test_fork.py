@@ -16,8 +16,8 @@ from tpc.__main__ import app
 from tpc.ancestors import Ancestor
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations import actions
-from tpc.coordinator.operations.savepoints.making import copy_into_savepoint
 from tpc.coordinator.operations.savepoints.restoring import restore_fork, restore_move
+from tpc.coordinator.operations.savepoints.writing import copy_into_savepoint
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sinks import FileSink, PostgresSink

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from tests.coordinator.operations.savepoints.test_folder import Place
 from tpc.__main__ import app
 from tpc.coordinator.operations.savepoints import restoring
-from tpc.coordinator.operations.savepoints.homes import home_and_name, home_of
-from tpc.coordinator.operations.savepoints.keeping import drop, prune
+from tpc.coordinator.operations.savepoints.locations import home_and_name, home_of
 from tpc.coordinator.operations.savepoints.restoring import restore_move
+from tpc.coordinator.operations.savepoints.retention import drop, prune
 from tpc.errors import ConfigurationError
 from tpc.support import durable_files
 
@@ -101,7 +101,10 @@ def test_a_restore_whose_note_stays_has_ended_well_since_its_log_opens(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = place.move()
-    monkeypatch.setattr(durable_files, "remove", full)
+    remove = durable_files.remove
+    monkeypatch.setattr(
+        durable_files, "remove", lambda path: full() if path == place.new()[0] / restoring._NOTE else remove(path)
+    )
     restored = restore_move(folder, *place.new())
     assert restored.history.last_complete == restored.manifest.epoch
     assert "is not needed any more, and stays: No space left on device" in caplog.text

@@ -21,8 +21,8 @@ from tpc.chaos.proxy.proxy import Proxy
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations import actions
 from tpc.coordinator.operations.commands.savepoint_targets import ask
-from tpc.coordinator.operations.savepoints.making import move_into_savepoint
 from tpc.coordinator.operations.savepoints.restoring import restore_move
+from tpc.coordinator.operations.savepoints.writing import move_into_savepoint
 from tpc.errors import CheckpointInUseError, ConfigurationError, HistoryMismatchError
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaSink

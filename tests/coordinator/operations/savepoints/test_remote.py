@@ -18,11 +18,11 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations.commands.savepoint_targets import fetched, make, restore
 from tpc.coordinator.operations.savepoints import remote
-from tpc.coordinator.operations.savepoints.homes import home_and_name
-from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint, drop
+from tpc.coordinator.operations.savepoints.locations import home_and_name
 from tpc.coordinator.operations.savepoints.manifest import FILE_NAME
 from tpc.coordinator.operations.savepoints.remote import RemoteObjects
 from tpc.coordinator.operations.savepoints.restoring import Restored, opened
+from tpc.coordinator.operations.savepoints.retention import StoredSavepoint, drop
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.history import History
@@ -166,7 +166,7 @@ def test_it_is_compared_byte_by_byte_where_it_is(place: Place, url: str) -> None
     assert not folder.exists()
 
 
-def test_a_store_that_cannot_be_reached_is_named_without_its_secrets_and_the_pipeline_is_as_it_was(
+def test_an_unreachable_store_is_named_without_secrets_and_the_pipeline_is_unchanged(
     place: Place, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")

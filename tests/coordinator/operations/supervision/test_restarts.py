@@ -48,7 +48,7 @@ def test_an_exponential_delay_is_multiplied_up_to_its_bound() -> None:
     assert waits(strategy, 4) == [1.0, 3.0, 5.0, 5.0]
 
 
-def test_after_a_process_that_ran_for_the_threshold_the_backoff_begins_anew() -> None:
+def test_after_a_process_that_ran_for_the_threshold_the_backoff_begins_again() -> None:
     strategy = without_jitter(initial_backoff_s=1.0, backoff_multiplier=2.0, reset_backoff_threshold_s=60.0)
     short, long = Failure(0.0, 59.9), Failure(0.0, 60.0)
     assert strategy.wait_s([short, short, short]) == 4.0

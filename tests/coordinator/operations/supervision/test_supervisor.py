@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import eventually, line, python, runs
+from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED, EXIT_PARKED, exit_code_for
 from tpc.coordinator.operations.supervision.restarts import (
     ExponentialDelay,
     Failure,
@@ -20,14 +21,7 @@ from tpc.coordinator.operations.supervision.restarts import (
     FixedDelay,
     RestartStrategy,
 )
-from tpc.coordinator.operations.supervision.supervisor import (
-    EXIT_FENCED,
-    EXIT_PARKED,
-    Stop,
-    SupervisorEvent,
-    exit_code_for,
-    supervise,
-)
+from tpc.coordinator.operations.supervision.supervisor import Stop, SupervisorEvent, supervise
 from tpc.errors import (
     CheckpointInUseError,
     ConfigurationError,

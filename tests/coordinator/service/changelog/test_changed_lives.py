@@ -21,6 +21,8 @@ LIVES: dict[str, list[int | None]] = {
     "added and removed": [None, 30, None],
     "back and forth": [50, 5, 50, None, 5, 90],
 }
+ON_DISK = ("lowered", "removed and added", "back and forth")
+"""The last has every change that the others have; these are tried on disk and with deaths too."""
 EVENTS = 25
 
 
@@ -43,11 +45,15 @@ def run(counted: Counted, lives_ms: int | None, *, dies_at: str | None = None) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "dies_at"),
-    [(dict, None), ("disk", "epoch.decided")],
-    ids=["in memory, after an epoch", "on disk, when an epoch is decided"],
+    ("lives", "kind", "dies_at"),
+    [
+        *(pytest.param(lives, dict, None, id=f"{lives}, in memory, after an epoch") for lives in LIVES),
+        *(
+            pytest.param(lives, "disk", "epoch.decided", id=f"{lives}, on disk, when an epoch is decided")
+            for lives in ON_DISK
+        ),
+    ],
 )
-@pytest.mark.parametrize("lives", LIVES)
 def test_a_store_is_made_again_as_one_that_was_kept(
     lives: str, kind: Any, dies_at: str | None, kafka: KafkaTopics, tmp_path: Path
 ) -> None:

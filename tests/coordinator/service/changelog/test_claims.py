@@ -46,7 +46,7 @@ def test_the_one_that_comes_second_to_its_first_epoch_is_refused_before_it_is_de
     other.check()
 
 
-def test_one_that_comes_while_the_other_s_first_branch_is_prepared_is_refused_with_its_transaction_named(
+def test_a_second_service_is_refused_while_the_first_branch_of_the_other_is_prepared(
     two: tuple[Counted, Counted],
 ) -> None:
     one, other = two
@@ -54,7 +54,7 @@ def test_one_that_comes_while_the_other_s_first_branch_is_prepared_is_refused_wi
     refused = []
 
     def start_other() -> None:
-        with pytest.raises(TransientError, match="is to begin, and somebody writes to topic") as raised:
+        with pytest.raises(TransientError, match="is to begin, and another program writes to topic") as raised:
             other.run()
         refused.append(raised.value)
 

@@ -27,7 +27,7 @@ def test_a_lost_state_without_a_changelog_is_refused_and_nothing_is_put_in_its_p
         assert isinstance(refused.value, StateLostError)
         assert f"put {state / 'sums.db'} back" in (refused.value.remedy or "")
         assert "tpc remove" not in str(refused.value)
-        assert "What sink sums had of the epochs named here is gone there, not safe" in refused.value.safe
+        assert "The rows that sink sums had of the epochs named here are gone there, not safe" in refused.value.safe
     assert not state.exists()
     (tmp_path / "kept").rename(state)
     sums.run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,7 @@ def recreated(kafka: KafkaTopics, topic: str, partitions: int = 3) -> None:
     """The topic of this name is another one."""
     from confluent_kafka.admin import NewTopic
 
-    for done in kafka.admin.delete_topics([topic], operation_timeout=DEADLINE_S).values():
-        done.result(DEADLINE_S)
-    deadline = time.monotonic() + DEADLINE_S
-    while topic in kafka.admin.list_topics(timeout=DEADLINE_S).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    kafka.delete(topic)
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config={"cleanup.policy": "compact"})
     for done in kafka.admin.create_topics([new], operation_timeout=DEADLINE_S).values():
         done.result(DEADLINE_S)
@@ -48,8 +42,7 @@ def test_a_topic_that_was_made_anew(is_lost_too: bool, kafka: KafkaTopics, tmp_p
 def test_a_topic_that_is_gone(kafka: KafkaTopics, tmp_path: Path) -> None:
     counted = Counted.at(tmp_path, kafka, numbers=20)
     counted.run()
-    for done in kafka.admin.delete_topics([counted.name], operation_timeout=DEADLINE_S).values():
-        done.result(DEADLINE_S)
+    kafka.delete(counted.name)
     counted.values += range(20, 40)
     with pytest.raises(StateLostError, match="is not there, and had come to"):
         counted.run()

@@ -166,7 +166,7 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
     assert len(epochs.stored()) == 8 + 8 + 3 + 8
 
 
-def test_epochs_are_compacted_together_once_more_is_kept_apart_than_is_left_and_a_key_of_theirs_comes_in_once(
+def test_epochs_are_compacted_together_when_most_is_kept_apart_each_key_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "LEFT", compaction.Backlog(deltas=3, rows=100))
@@ -226,13 +226,13 @@ def test_of_two_that_compact_the_same_epochs_the_later_leaves_what_the_other_has
         database.close()
 
 
-def test_a_large_epoch_is_compacted_by_larger_transactions_and_no_more_of_them_than_an_epoch_has_time_for() -> None:
+def test_a_large_epoch_is_compacted_in_a_few_larger_transactions() -> None:
     small, large = compaction.Backlog(deltas=16, rows=160), compaction.Backlog(deltas=2, rows=2_000_000)
     assert (small.keys_at_once, small.transactions_an_epoch) == (2, 6)  # as `few_at_once` has it
     assert (large.keys_at_once, large.transactions_an_epoch) == (50_000, 21)
 
 
-def test_changes_that_cannot_be_merged_are_left_and_the_commit_that_would_merge_them_is_settled(
+def test_changes_that_cannot_be_merged_stay_and_their_commit_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def overflow(_: Sequence[pyarrow.Table]) -> pyarrow.Table:
@@ -318,7 +318,7 @@ def test_a_turn_that_nobody_gives_back_ends_the_wait_of_others(tmp_path: Path) -
     assert turns_of(tmp_path / "a.db") is turns
 
 
-def test_a_store_that_is_closed_while_it_compacts_waits_no_longer_than_it_may_and_loses_nothing(
+def test_a_store_closed_while_it_compacts_waits_within_its_limit_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "_END_S", 0.01)
@@ -392,7 +392,7 @@ def test_an_epoch_that_is_half_compacted_is_not_taken_back_to_a_mix_of_two_momen
         epochs.state.restore(before=1)
 
 
-def test_an_epoch_that_is_applied_is_committed_whatever_becomes_of_what_is_brought_in_order_after_it(
+def test_an_applied_epoch_is_committed_also_if_its_compaction_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object, **__: object) -> None:

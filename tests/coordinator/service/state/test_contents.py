@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs
 from tpc.coordinator.service.state import State, StateSink
 from tpc.coordinator.service.state.changes import Change
-from tpc.coordinator.service.state.contents import MemoryContents
+from tpc.coordinator.service.state.contents import MemoryContents, _Ends
 from tpc.coordinator.service.state.store import Store
 from tpc.errors import TransientError
 
@@ -57,7 +59,7 @@ def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
     assert len(epochs.state) == 301
 
 
-def test_of_many_keys_the_store_on_disk_is_asked_once_also_by_the_cut_of_an_epoch_that_writes_them(
+def test_many_keys_are_read_from_disk_with_one_request_also_at_the_cut_of_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epochs = with_300_keys_on_disk(tmp_path)
@@ -138,3 +140,30 @@ def test_an_epoch_of_a_state_on_disk_whose_file_is_gone_is_not_prepared(tmp_path
     epochs.state["a"] = epochs.state.get("b")  # of the file that was opened
     with pytest.raises(TransientError):
         epochs.prepare(1)
+
+
+keys = st.sampled_from([b"a", b"b", b"c", b"d"])
+acts = st.one_of(
+    st.tuples(st.just("set"), keys, st.integers(0, 6)),
+    st.tuples(st.just("gone"), keys, st.just(0)),
+    st.tuples(st.just("due"), keys, st.integers(0, 6)),
+    st.tuples(st.just("first"), keys, st.just(0)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(acts, max_size=30))
+def test_what_is_due_and_what_is_due_first_are_what_a_dictionary_says(done: list[tuple[str, bytes, int]]) -> None:
+    held: dict[bytes, int] = {}
+    ends = _Ends(held.get)
+    for does, key, at_ms in done:
+        if does == "set":
+            held[key] = at_ms
+            ends.add(at_ms, key)
+        elif does == "gone":
+            held.pop(key, None)
+        elif does == "due":
+            assert ends.due(at_ms) == sorted((at, each) for each, at in held.items() if at <= at_ms)
+        else:
+            without = {key, b"b"}
+            assert ends.first(without) == min((at for each, at in held.items() if each not in without), default=None)

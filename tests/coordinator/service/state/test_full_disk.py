@@ -18,7 +18,7 @@ def test_a_full_disk_is_told_with_the_way_out_and_nothing_is_lost(disk: SmallDis
     with pytest.raises(TransientError, match="disk is full") as raised:
         epochs.run(0, fifty_keys)
 
-    assert raised.value.remedy.startswith(f"make room on the disk of {epochs.sink.path}, then restart")
+    assert raised.value.remedy.startswith(f"free space on the disk of {epochs.sink.path}, then restart")
     epochs.state.abandon()
     disk.empty()
     epochs.run(0, fifty_keys)

@@ -170,7 +170,7 @@ def test_what_an_earlier_version_has_stored_is_found_by_its_spelling(kind: Kind,
 
 
 def _touched(value: str) -> Any:
-    from tpc.coordinator.service.state.touched import Touched
+    from tpc.coordinator.service.state.touched_entries import Touched
 
     return Touched(value, True)
 

@@ -93,7 +93,7 @@ def test_what_an_event_leaves_after_a_clear_is_its_own(tmp_path: Path) -> None:
     state.close()
 
 
-def test_what_has_ended_before_an_event_that_is_undone_stays_ended_and_its_own_ends_do_not_count(
+def test_entries_ended_before_an_undone_event_stay_ended_but_not_those_it_ended(
     tmp_path: Path,
 ) -> None:
     state = StateSink("sums", tmp_path).state(PipelineId("numbers", 1), dict, ttl_s=0.1)

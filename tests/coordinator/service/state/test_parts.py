@@ -158,7 +158,7 @@ def _upto(epochs: Epochs) -> list[Any]:
         return [row[0] for row in store.execute("SELECT upto FROM deltas ORDER BY epoch")]
 
 
-def test_what_is_prepared_under_a_handle_gives_way_to_the_same_branch_of_a_store_that_is_filled(tmp_path: Path) -> None:
+def test_a_branch_prepared_under_a_handle_is_replaced_by_the_same_branch_of_a_filled_store(tmp_path: Path) -> None:
     epochs = Epochs(tmp_path)
     epochs.state.begin(0)
     epochs.state["a"] = 1

@@ -75,7 +75,7 @@ class Sizes:
     def run(self, actions: Mapping[str, failpoints.Action] | None = None) -> None:
         failpoints.install(actions or {})
         try:
-            query = self.pipeline().start(trigger={"availableNow": True}, metrics_registry=self.metrics)
+            query = self.pipeline().start(trigger={"availableNow": True}, serve=tpc.Serve(registry=self.metrics))
             assert query.awaitTermination(120)
         finally:
             failpoints.install({})

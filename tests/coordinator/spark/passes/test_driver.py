@@ -21,14 +21,14 @@ from tpc.coordinator.spark.passes.routes import Writing
 from tpc.effects import ReplayEpoch
 from tpc.errors import DataError, TransientError
 from tpc.handles import DRIVER_PARTITION, Handle
-from tpc.manifest import Barrier, Manifest
+from tpc.manifest import EpochInput, Manifest
 from tpc.merge import MergeHow, MergePlan
 from tpc.sink import CheckContext, Sink
 from tpc.testing.directory_sink import DirectorySink
 
 pytestmark = pytest.mark.spark
 
-MOVED = Barrier("v1", ('{"orders":{"0":5}}',), ('{"orders":{"0":9,"1":2}}',))
+MOVED = EpochInput("v1", ('{"orders":{"0":5}}',), ('{"orders":{"0":9,"1":2}}',))
 SCHEMA = pyarrow.schema([("id", pyarrow.int64())])
 
 
@@ -63,7 +63,7 @@ class Job:
             committer.check(CheckContext(JOB, SCHEMA, partitions=2))
         return PassContext(
             pipeline=JOB,
-            barrier=MOVED,
+            epoch_input=MOVED,
             sinks={sink.name: sink for sink in sinks},
             committers=committers,
             identities={name: committer.identity() for name, committer in committers.items()},
@@ -84,11 +84,11 @@ class Job:
         plan = compile_plan([Writing(frame, ()).to(self.tallies)])
         return SparkPass(plan.frame, plan, self.context([self.tallies]))
 
-    def with_offsets(self, barrier: Barrier) -> SparkPass:
+    def with_offsets(self, epoch_input: EpochInput) -> SparkPass:
         """One sink for rows, and one for the source offsets."""
         plan = compile_plan([Writing(self.spark.range(0, 10, 1, 2).toDF("id"), ()).to(self.rest)])
         context = self.context([self.rest, self.offsets])
-        return SparkPass(plan.frame, plan, replace(context, barrier=barrier, offsets_sink="offsets"))
+        return SparkPass(plan.frame, plan, replace(context, epoch_input=epoch_input, offsets_sink="offsets"))
 
     def leftovers(self) -> list[int]:
         return [len(sink.leftovers()) for sink in (self.small, self.rest)]
@@ -136,7 +136,7 @@ def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) ->
     late = Late(job.spark, "query", stateful=True)
     spark_pass = SparkPass(spark_pass.frame, spark_pass.plan, spark_pass.context, metrics=late)
     manifest = spark_pass.write(7, 3)
-    assert (manifest.epoch, manifest.generation, manifest.barrier) == (7, 3, MOVED)
+    assert (manifest.epoch, manifest.generation, manifest.epoch_input) == (7, 3, MOVED)
     assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "parallelism": 2, "late": 4, "state_rows": 9}
     assert {name: part.rows for name, part in manifest.sinks.items()} == {"small": 3, "rest": 7}
     assert {name: part.identity for name, part in manifest.sinks.items()} == spark_pass.context.identities
@@ -171,7 +171,7 @@ def test_source_offsets_are_one_branch_of_the_driver_s_own(job: Job) -> None:
 
 
 def test_source_offsets_that_have_not_moved_have_no_branch(job: Job) -> None:
-    manifest = job.with_offsets(Barrier("v1", MOVED.end, MOVED.end)).write(7, 3)
+    manifest = job.with_offsets(EpochInput("v1", MOVED.end, MOVED.end)).write(7, 3)
     assert manifest.committables("offsets") == ()
     assert job.offsets.taken == []
 

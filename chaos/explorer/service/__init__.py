@@ -1,0 +1,1 @@
+"""A service: several sources, one cut, states that are read again, an epoch that is run again."""
