@@ -58,6 +58,8 @@ pytest_plugins = [
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
+THAW_EVERY = 50
+_tests_since_thaw = 0
 
 
 NEEDS = {
@@ -94,6 +96,21 @@ def pytest_collection_finish() -> None:
     """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown() -> None:
+    """What services of the tests have set aside, and is garbage by now, is let go from time to time.
+
+    A service that finds something set aside leaves all set aside at its end. A run of thousands of them would keep
+    gigabytes, and each look at all objects would take longer than the one before.
+    """
+    global _tests_since_thaw  # noqa: PLW0603  # pytest gives its hooks no object to keep a number in
+    _tests_since_thaw += 1
+    if _tests_since_thaw == THAW_EVERY:
+        _tests_since_thaw = 0
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -378,37 +379,55 @@ _NEVER = 1_000_000_000
 
 
 class Garbage:
-    """Of this process, from `begin` to `end`. A program that has switched Python's collector off is left alone."""
+    """Of this process, from `begin` to `end`. A program that has switched Python's collector off is left alone.
+
+    Services of one process overlap in any order: the first one that begins notes how the collector was, the last one
+    that ends restores it. If each restored what it had found, the one that ends last would leave the process without a
+    look at old garbage for good.
+    """
+
+    _lock = threading.Lock()
+    _begun = 0
+    _thresholds = (0, 0, 0)
+    _was_frozen = False
 
     def __init__(self) -> None:
-        self._thresholds: tuple[int, int, int] | None = None
-        self._was_frozen = False
+        self._is_begun = False
         self._is_first = True
 
     def begin(self) -> None:
         """What is there, libraries above all, is set aside: looked through again at the end."""
-        if gc.isenabled():
-            self._thresholds, self._was_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
-            gc.set_threshold(*self._thresholds[:2], _NEVER)
-            self._set_aside()
+        if not gc.isenabled():
+            return
+        with Garbage._lock:
+            if not Garbage._begun:
+                Garbage._thresholds, Garbage._was_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
+                gc.set_threshold(*Garbage._thresholds[:2], _NEVER)
+            Garbage._begun += 1
+            self._is_begun = True
+        self._set_aside()
 
     def between_epochs(self) -> None:
         """Look for it, if so many new objects have grown old that Python would."""
-        if self._thresholds is None:
+        if not self._is_begun:
             return
         if self._is_first:  # which has loaded what was still to be loaded
             self._is_first = False
             self._set_aside()
-        elif gc.get_count()[2] > self._thresholds[2]:
+        elif gc.get_count()[2] > Garbage._thresholds[2]:
             gc.collect()
 
     def end(self) -> None:
-        """As it was before; what the program itself has set aside stays so."""
-        if self._thresholds is not None:
-            gc.set_threshold(*self._thresholds)
-            self._thresholds = None
-            if not self._was_frozen:
-                gc.unfreeze()
+        """As it was before, once no other service runs; what the program itself has set aside stays so."""
+        if not self._is_begun:
+            return
+        self._is_begun = False
+        with Garbage._lock:
+            Garbage._begun -= 1
+            if not Garbage._begun:
+                gc.set_threshold(*Garbage._thresholds)
+                if not Garbage._was_frozen:
+                    gc.unfreeze()
 
     def _set_aside(self) -> None:
         gc.collect()

@@ -51,6 +51,18 @@ def test_afterwards_all_is_as_before() -> None:
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
+@pytest.mark.parametrize("ends_first", [0, 1], ids=["the first ends first", "the second ends first"])
+def test_services_that_overlap_leave_all_as_it_was(ends_first: int) -> None:
+    before = gc.get_threshold()
+    both = [Garbage(), Garbage()]
+    for each in both:
+        each.begin()
+    both[ends_first].end()
+    assert gc.get_threshold() != before  # the other one still runs
+    both[1 - ends_first].end()
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
 def test_a_program_without_a_collector_is_left_alone() -> None:
     gc.disable()
     garbage = Garbage()
