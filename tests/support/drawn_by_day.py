@@ -58,6 +58,8 @@ FILES = (
     "tests/testing/test_broken_sinks.py",
     "tests/testing/test_broken_data.py",
     "tests/testing/test_broken_handles.py",
+    "tests/testing/test_broken_owners.py",
+    "tests/testing/test_broken_sizes.py",
     "tests/chaos/matrix/test_power.py",  # make chaos
     "tests/chaos/servers/test_kafka.py",
     "tests/chaos/servers/test_stack.py",

@@ -13,7 +13,9 @@ from tests.testing import (
     test_broken_deaths,
     test_broken_handles,
     test_broken_markers,
+    test_broken_owners,
     test_broken_prepares,
+    test_broken_sizes,
 )
 from tests.testing.rejections import Reports, rejected_by, run_kits
 from tests.testing.sloppy_sinks import SLOPPY
@@ -49,6 +51,8 @@ def test_every_broken_sink_is_tried_in_one_file() -> None:
         test_broken_data.TestBrokenData,
         test_broken_deaths.TestBrokenByDeaths,
         test_broken_handles.TestBrokenHandles,
+        test_broken_owners.TestBrokenOwners,
+        test_broken_sizes.TestBrokenSizes,
     )
     tried = [broken.__name__ for each in classes for broken in each.sinks]
     assert sorted(tried) == sorted(broken.__name__ for broken in BROKEN)
