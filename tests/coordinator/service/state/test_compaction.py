@@ -374,6 +374,22 @@ def test_every_transaction_is_durable_those_of_upkeep_too(tmp_path: Path) -> Non
         database.close()
 
 
+def test_what_is_left_of_an_epoch_hides_nothing_newer_that_is_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "AT_ONCE", 4)
+    epochs = Epochs(tmp_path)
+    epochs.run(0, lambda state: state.update(a=0, b=0, c=0, d=0))
+    epochs.run(1, lambda state: state.update(a=1))
+    database = Database(epochs.sink.path, DEADLINE_S, "waiting")
+    goes = iter([True])
+    owned = f"{PIPELINE.prefix}{epochs.sink.name}"
+    # One transaction: a and b are entries, the only part of epoch 1 is gone, and the one of epoch 0 holds all four.
+    compaction.compact(database, owned, 1, goes_on=lambda: next(goes, False))
+    database.close()
+    assert epochs.stored() == {"a": 1, "b": 0, "c": 0, "d": 0}
+
+
 @pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
 def test_an_epoch_that_is_half_compacted_is_not_taken_back_to_a_mix_of_two_moments(tmp_path: Path, kind: Kind) -> None:
     epochs = Epochs(tmp_path, kind)
