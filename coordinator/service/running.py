@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -49,6 +48,7 @@ from tpc.errors import ConfigurationError, LeadershipUnknownError, TransientErro
 from tpc.history import Action
 from tpc.manifest import EpochInput, Manifest
 from tpc.sink import Sink
+from tpc.support.fork_safe_lock import ForkSafeLock
 from tpc.time_to_live import TimeToLive, time_to_live_in
 from tpc.watermark import EpochTime
 
@@ -376,6 +376,7 @@ def _named(what: str, names: Sequence[str]) -> str:
 # (measured). Young objects, as functions leave them behind, are looked through at any time as ever.
 
 _NEVER = 1_000_000_000
+_garbage_lock = ForkSafeLock(fork_waits=True)
 
 
 class Garbage:
@@ -386,7 +387,6 @@ class Garbage:
     look at old garbage for good.
     """
 
-    _lock = threading.Lock()
     _begun = 0
     _thresholds = (0, 0, 0)
     _was_frozen = False
@@ -399,7 +399,7 @@ class Garbage:
         """What is there, libraries above all, is set aside: looked through again at the end."""
         if not gc.isenabled():
             return
-        with Garbage._lock:
+        with _garbage_lock:
             if not Garbage._begun:
                 Garbage._thresholds, Garbage._was_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
                 gc.set_threshold(*Garbage._thresholds[:2], _NEVER)
@@ -422,7 +422,7 @@ class Garbage:
         if not self._is_begun:
             return
         self._is_begun = False
-        with Garbage._lock:
+        with _garbage_lock:
             Garbage._begun -= 1
             if not Garbage._begun:
                 gc.set_threshold(*Garbage._thresholds)
