@@ -1,6 +1,8 @@
 """Base classes for a sink whose branches are staged as files beside its target, a directory.
 
-The author of the sink adds how a file is written, `check`, `identity`, `publish`, `withdraw` and `newest_marker`.
+The author of the sink adds how a file is written (`StagedWriter.begin`, `add`, `end`), and of the contract in
+`tpc.sink` the sink's `writer` and `committer`, and the committer's `check`, `identity` and `newest_marker`. In the
+place of `commit` and `give_up` stand `publish` and `withdraw`.
 """
 
 from __future__ import annotations

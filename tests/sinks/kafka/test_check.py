@@ -76,7 +76,7 @@ def test_a_column_of_a_wrong_type_is_refused(kafka: KafkaTopics) -> None:
     error = refused(KafkaSink(kafka.topic(), servers=kafka.bootstrap), pa.schema([("value", pa.int64())]))
 
     assert "column 'value' has type int64" in error.what
-    assert "cast(value as string)" in error.remedy
+    assert "convert it before it is written" in error.remedy
     assert error.sink is not None
 
 
