@@ -38,6 +38,7 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "Service.state": tpc.Service.state,
     "Service.keep": tpc.Service.keep,
     "Service.timer": tpc.Service.timer,
+    "Service.windows": tpc.Service.windows,
     "tpc.make_transactional": tpc.make_transactional,
     "Service.read": tpc.Service.read,
     "Service.each": tpc.Service.each,

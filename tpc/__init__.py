@@ -1,7 +1,7 @@
 """Two-phase commit across sinks, in a Spark query or a plain Python process: one decision per epoch, exactly once.
 
 Users begin with `tpc.pipeline(...)` on Spark or `tpc.service(...)` without it. `tpc.sinks` and `tpc.sources` hold what
-they write to and read from, `tpc.coordinator` the log and the supervisor.
+they write to and read from, `tpc.windows` windows of event time, `tpc.coordinator` the log and the supervisor.
 
 This package itself is the protocol: pure Python, standard library only. It loads the other layers when asked.
 """

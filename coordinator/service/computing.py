@@ -28,6 +28,7 @@ from tpc.coordinator.service.output import Output
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.refusals import error_of, error_of_many, placed, placed_between
 from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
+from tpc.coordinator.service.state.window_state import WindowState
 from tpc.errors import ConfigurationError, DataError
 from tpc.history import History
 from tpc.json import JSONObject
@@ -90,9 +91,11 @@ class Computation:
         return self._program.dead_letters is not None
 
     def counts(self) -> Mapping[str, int]:
-        """What the epoch's manifest counts, once it is computed: events, dead letters, and what fires and waits."""
+        """What the epoch's manifest counts, once it is computed: events, dead letters, late events, firings."""
         letters = {COUNT: len(self._refused)} if self.has_letters else {}
-        return {"rows": self._rows, **letters, **counts_of(self._program.timed)}
+        late = [each.late_in_epoch() for each in self._program.states if isinstance(each, WindowState)]
+        windows = {"late": sum(late)} if late else {}
+        return {"rows": self._rows, **letters, **windows, **counts_of(self._program.timed)}
 
     def placed(self, error: DataError) -> DataError:
         """An error of a row that comes once the events are gone, with the positions that they were read between."""

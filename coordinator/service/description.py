@@ -23,6 +23,7 @@ from tpc.coordinator.service.sink_rows import changes_of, columns_of
 from tpc.coordinator.service.state.lost_stores import LoggedState, require_kept, require_there
 from tpc.coordinator.service.state.sink import StateSink
 from tpc.coordinator.service.topic_partitions import TopicPartitions
+from tpc.coordinator.service.windows import Calls, Shape, Windows, plan_of
 from tpc.describing import described
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from tpc.coordinator.service.state.timer import Timer
     from tpc.history import History
     from tpc.transactional import Transactional
+    from tpc.windows import Window
 
 AHEAD_MAX = Seconds(AHEAD_MAX_S)
+NOT_LATE = Seconds(0)
 KeptT = TypeVar("KeptT")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -110,15 +113,15 @@ class Description(Job):
         """
         self._retired.add(source)
 
-    def each(self, *inputs: Input, timers: Sequence[Timer | State] = ()) -> Callable[[Call], Call]:
+    def each(self, *inputs: Input, timers: Sequence[Timer | State | Windows] = ()) -> Callable[[Call], Call]:
         """Decorates `function(event, out)`, called for every event of `inputs`.
 
-        `timers`, and states with `on_expiry`, fire among its events. Those that no function names are of all that name
-        none.
+        `timers`, states with `on_expiry`, and windows fire among its events. Those that no function names are of all
+        that name none.
         """
         return self._function(inputs, timers, is_batch=False)
 
-    def each_batch(self, *inputs: Input, timers: Sequence[Timer | State] = ()) -> Callable[[Call], Call]:
+    def each_batch(self, *inputs: Input, timers: Sequence[Timer | State | Windows] = ()) -> Callable[[Call], Call]:
         """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`.
 
         `timers` fire before these events and after them.
@@ -132,21 +135,23 @@ class Description(Job):
         return function
 
     def _function(
-        self, inputs: tuple[Input, ...], timers: Sequence[Timer | State], *, is_batch: bool
+        self, inputs: tuple[Input, ...], timers: Sequence[Timer | State | Windows], *, is_batch: bool
     ) -> Callable[[Call], Call]:
         if not inputs or not all(each in self._inputs for each in inputs):
             raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
-        named = list(timers) if isinstance(timers, (list, tuple)) else [None]  # a state is a mapping, and goes through
+        given = list(timers) if isinstance(timers, (list, tuple)) else [None]  # a state is a mapping, and goes through
+        named = [one.timer if isinstance(one, Windows) else one for one in given]
         for one in named:
             if not any(one is each for each in self._states.timed):
                 raise ConfigurationError(
                     f"a function has timers={described(timers, 80)}, which is no list of those of this service",
-                    remedy="pass a list of what service.timer(...) has returned, or service.state(..., on_expiry=...).",
+                    remedy="pass a list of what service.timer(...), service.windows(...) or "
+                    "service.state(..., on_expiry=...) has returned.",
                 )
 
         def taken(function: Call) -> Call:
             require_plain(function, "a function of batches" if is_batch else "a function of events")
-            self._functions.append(Function(function, inputs, is_batch, tuple(timers)))
+            self._functions.append(Function(function, inputs, is_batch, tuple(named)))
             return function
 
         return taken
@@ -229,6 +234,43 @@ class Description(Job):
         self._states.timed.append(timer)
         self._states.add(sink, timer, self._own(changelog))
         return timer
+
+    @kinds_checked
+    def windows(
+        self,
+        name: str,
+        of: Shape,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        add: Callable[[Any, Any], Any],
+        result: Callable[[Any, Window, Any, Any], Any],
+        merge: Callable[[Any, Any], Any] | None = None,
+        late: Callable[[Any, Any, Window, Any], Any] | None = None,
+        lateness: Seconds = NOT_LATE,
+        updates: bool = False,
+        changelogs: Sequence[Changelog] = (),
+    ) -> Windows:
+        """Windows of event time, `tpc.windows.Tumbling`, `Hopping` or `Session`: for each key what its values make.
+
+        Functions of events call `add(key, value, out, at=ms)`. `add(accumulator, value)` returns the new accumulator,
+        from None on; `merge(earlier, later)` that of two sessions which an event joins. `result(key, window,
+        accumulator, out)` is called once the watermark has come to the window's end plus `lateness`; with `updates`
+        also when it ends, and for each value that comes after that. `late(key, value, window, out)` gets what comes
+        later still, which is counted.
+
+        It makes a state, `NAME-open`, and a timer, `NAME-close`, of this `kind`; `changelogs` are those of the two.
+        """
+        plan = plan_of(name, of, Calls(add, result, merge, late), lateness, updates=updates)
+        if len(changelogs) not in (0, 2):
+            raise ConfigurationError(
+                f"windows {name!r} have changelogs={described(changelogs, 100)}",
+                remedy=f"give two, each with a topic of its own: of {plan.state_name!r} and of {plan.timer_name!r}.",
+            )
+        of_state, of_timer = changelogs or (None, None)
+        sink = StateSink(plan.state_name, self._directory / STATES_FOLDER)
+        state = sink.windows(self.id, kind, windows=name, settings=plan.settings)
+        self._states.add(sink, state, self._own(of_state))
+        return Windows(plan, state, self.timer(plan.timer_name, kind, by="event time", changelog=of_timer))
 
     @kinds_checked
     def keep(

@@ -210,7 +210,7 @@ class Firing:
                     raise _endless(one.described(at_ms, key), count)
             event_ms = one.event_ms_of(at_ms)
             for state in self._states:
-                state.at(event_ms, watermark_ms)
+                state.at(event_ms, watermark_ms, is_firing=True)
             self._fire(one, at_ms, key)
             if monotonic() >= looked_s + _LOOK_S:
                 self._out.settle()

@@ -51,8 +51,11 @@ class KeyedState(Undoable, Protocol):
     ) -> None:
         """Begin an epoch at a watermark, which its events bring to `reached_ms` at most. `life`: see `TimeToLive`."""
 
-    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
-        """The event at hand has this time, and those before it have brought the watermark to there."""
+    def at(self, event_ms: int | None, watermark_ms: int | None, *, is_firing: bool = False) -> None:
+        """The event at hand has this time, and those before it have brought the watermark to there.
+
+        `is_firing`: it is no event, but a firing that was due at `event_ms`; None for one by the clock.
+        """
 
     def changes(self) -> Any:
         """The cut: what the epoch has changed, as an Arrow batch."""

@@ -135,7 +135,7 @@ class EpochState(UndoesOneEvent):
             self._touched[entry.key] = Touched(decode(entry.value or b""), True, ends_ms, is_new=True, held=entry)
             self._ends.add(ends_ms, entry.key)
 
-    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
+    def at(self, event_ms: int | None, watermark_ms: int | None, *, is_firing: bool = False) -> None:
         """The event at hand has this time, and those before it have brought the watermark to there."""
         self.event_ms = event_ms
         if watermark_ms is not None:

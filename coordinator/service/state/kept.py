@@ -57,7 +57,7 @@ class KeptObject:
         self._epoch, self._cut = epoch, None
         self._transactional.begin()
 
-    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
+    def at(self, event_ms: int | None, watermark_ms: int | None, *, is_firing: bool = False) -> None:
         """No time matters to an object."""
 
     def changes(self) -> pyarrow.RecordBatch:

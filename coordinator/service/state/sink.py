@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tpc.coordinator.service.state.kept import KeptObject
     from tpc.coordinator.service.state.state import State
     from tpc.coordinator.service.state.timer import Timer
+    from tpc.coordinator.service.state.window_state import WindowState
     from tpc.transactional import Transactional
 
 DISK = "disk"
@@ -94,6 +95,20 @@ class StateSink(Sink):
                 remedy=f"say by={EVENT_TIME!r} or by={CLOCK!r}.",
             )
         return Timer(self.name, by, self._contents(pipeline, kind, cached_keys))
+
+    def windows(
+        self,
+        pipeline: PipelineId,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        windows: str,
+        settings: JSONObject,
+        cached_keys: int = CACHED_KEYS,
+    ) -> WindowState:
+        """The state of the windows `windows`, which are made with these settings."""
+        from tpc.coordinator.service.state.window_state import WindowState
+
+        return WindowState(self.name, self._contents(pipeline, kind, cached_keys), windows, settings)
 
     def _contents(self, pipeline: PipelineId, kind: object, cached_keys: int) -> Contents:
         from tpc.coordinator.service.state.contents import DiskContents, MemoryContents

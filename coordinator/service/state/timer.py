@@ -59,6 +59,9 @@ class Timer:
         self._upto_ms: int | None = None
         self._now_ms: int | None = None
         self._event_ms: int | None = None
+        self._watermark_ms: int | None = None
+        self._passed_ms: int | None = None
+        """Up to where what was due has fired in the pass; None until its first event or firing of the epoch."""
         self._epoch = contents.epoch
         self._cut: dict[bytes, Change] | None = None
         self._added = 0
@@ -201,10 +204,21 @@ class Timer:
         self._forget()
         self._epoch, self._thread = epoch, get_ident()
 
-    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
-        """The event at hand has this time."""
-        del watermark_ms
-        self._event_ms = event_ms
+    def at(self, event_ms: int | None, watermark_ms: int | None, *, is_firing: bool = False) -> None:
+        """The event at hand has this time, or the firing."""
+        self._event_ms, self._watermark_ms = event_ms, watermark_ms
+        passed_ms = event_ms if is_firing else watermark_ms
+        if self._is_open and passed_ms is not None and (self._passed_ms is None or passed_ms > self._passed_ms):
+            self._passed_ms = passed_ms  # other functions than those of its pass have a watermark of their own
+
+    def passed_ms(self) -> int | None:
+        """The event time up to which everything that was due has fired; None as long as none is known.
+
+        For an event it is the watermark; in a firing the latest time that has fired, since more may be due. Raises
+        `StateMachineError` as `pending` does.
+        """
+        self._require_open("asked")
+        return self._watermark_ms if self._passed_ms is None else self._passed_ms
 
     def changes(self) -> pyarrow.RecordBatch:
         """The cut: what the epoch has set, cancelled, and called. The same when it is asked again."""
@@ -249,7 +263,7 @@ class Timer:
     def _forget(self) -> None:
         self._set, self._before, self._due, self._upto_ms = {}, None, [], None
         self._cut, self._added, self._thread, self._is_open, self.fired = None, 0, 0, False, 0
-        self._now_ms = self._event_ms = None
+        self._now_ms = self._event_ms = self._watermark_ms = self._passed_ms = None
 
     def _put(self, key: bytes, at_ms: int | None) -> None:
         if self._before is not None and key not in self._before:
@@ -270,14 +284,17 @@ class Timer:
 
     def _code(self, key: Any, done: str) -> bytes:
         """The bytes of a key, once it is sure that this call may be."""
-        if get_ident() != self._thread or not self._is_open:
-            self._refuse(done)
+        self._require_open(done)
         try:
             return TIMER + encode_key(canonical(key))[1:]
         except DataError as error:
             error.what = f"timer {self.name!r}: {error.what.replace('a key of a state', 'a key')}"
             error.args = (error.what,)
             raise
+
+    def _require_open(self, done: str) -> None:
+        if get_ident() != self._thread or not self._is_open:
+            self._refuse(done)
 
     def _refuse(self, done: str) -> NoReturn:
         if not self._thread:
