@@ -59,6 +59,8 @@ def is_stateful(frame: DataFrame) -> bool:
 def refuse_nondeterminism(frame: DataFrame) -> None:
     """Raise for rand(), uuid() and the like in a stateful plan: a replay would make other rows and other state."""
     for node in plan_nodes(frame._jdf.queryExecution().analyzed()):
+        if node.deterministic():
+            continue
         for expression in _sequence(node.expressions()):
             if not expression.deterministic():
                 raise ConfigurationError(

@@ -21,7 +21,8 @@ from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.session_settings import session_with
-from tpc.coordinator.spark.passes.digests import digest_column
+from tpc.coordinator.spark.passes.digests import digest_sql
+from tpc.coordinator.spark.passes.projection import quoted
 from tpc.errors import DataError
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
@@ -70,7 +71,9 @@ def test_a_digest_is_the_same_in_every_session(exact_floats: bool, spark: SparkS
             *(F.expr(sql).alias(name) for name, sql in NESTED.items())
         )
         columns = {
-            name: digest_column(frame.schema, [name], F.lit(True), exact_floats=exact_floats).alias(name)
+            name: F.expr(digest_sql([(quoted(name), frame.schema[name])], "true", exact_floats=exact_floats)).alias(
+                name
+            )
             for name in NESTED
         }
         return frame.select(*columns.values()).first().asDict()  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.spark.passes.projection import quoted
 from tpc.coordinator.spark.plan_checks import plan_nodes
 from tpc.errors import ConfigurationError
 
@@ -29,11 +30,6 @@ _OTHER_ROWS = {
 _UNKEPT = frozenset(("VariantType", "YearMonthIntervalType", "CalendarIntervalType"))
 """By their names, since older versions of PySpark lack some. VARIANT has no hash, the intervals have no Arrow form."""
 _UNORDERED = frozenset(("MapType", "VariantType", "CalendarIntervalType"))
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it, whatever characters it has."""
-    return f"`{name.replace('`', '``')}`"
 
 
 @contextmanager

@@ -10,59 +10,63 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.spark.passes.projection import quoted
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField
 
 KIND = "xxhash64-2"
 """Of these digests, in manifests; to be changed with whatever makes another digest of an equal row."""
 
-_JSON = {"timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS", "ignoreNullFields": "true"}
+# A setting of the session says how an apostrophe is written within a text: here it is a number.
+_QUOTE = "chr(39)"
+_JSON = (
+    f"map('timestampNTZFormat', concat('yyyy-MM-dd', {_QUOTE}, 'T', {_QUOTE}, 'HH:mm:ss.SSSSSS'), "
+    "'ignoreNullFields', 'true')"
+)
 """Spark's own format ends at milliseconds, and whether NULLs are written is a setting of the session."""
 
 
-def digest_column(schema: StructType, columns: Iterable[str], flag: Column, *, exact_floats: bool) -> Column:
-    """The hash of a row's `columns` as its sink gets them, NULL where `flag` is not true.
+def digest_sql(columns: Iterable[tuple[str, StructField]], flag: str, *, exact_floats: bool) -> str:
+    """The hash of a row's `columns` as its sink gets them, NULL where `flag` is not true: all of it SQL.
 
-    xxHash skips NULLs, so their positions enter as flags, inside a value by its JSON; floats, also inside a value,
-    enter as "is there" unless they are exact. Instants and dates enter that JSON as numbers: how Spark writes them
-    depends on the session's time zone and settings, and another session may compute the replay.
+    Each column is SQL and what Spark knows of it. xxHash skips NULLs, so their positions enter as flags, inside a value
+    by its JSON; floats, also inside a value, enter as "is there" unless they are exact. Instants and dates enter that
+    JSON as numbers: how Spark writes them depends on the session's time zone and settings, and another session may
+    compute the replay.
     """
-    from pyspark.sql import functions as F
-
-    hashed: list[Column] = []
-    for wide in columns:
-        field = schema[wide]
-        hashed.append(_canonical(F.col(wide), field.dataType, exact_floats=exact_floats))
+    hashed: list[str] = []
+    for column, field in columns:
+        hashed.append(_canonical(column, field.dataType, exact_floats=exact_floats))
         if field.nullable:
-            hashed.append(F.col(wide).isNull())
-    return F.when(flag, F.xxhash64(*hashed))
+            hashed.append(f"{column} IS NULL")
+    return f"CASE WHEN {flag} THEN xxhash64({', '.join(hashed)}) END"
 
 
-def _canonical(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
-    from pyspark.sql import functions as F
+def _canonical(column: str, kind: DataType, *, exact_floats: bool) -> str:
     from pyspark.sql.types import ArrayType, DateType, MapType, StructType, TimestampType
 
     is_nested = isinstance(kind, (ArrayType, MapType, StructType))
     if not exact_floats and has_floats(kind):
-        column = _settled(column, kind, exact_floats=exact_floats)
-        return F.to_json(column, _JSON) if is_nested else column
+        settled = _settled(column, kind, exact_floats=exact_floats)
+        return _as_json(settled) if is_nested else settled
     as_json = _contains(kind, (MapType,)) or _hides_nulls(kind)
     if as_json and _contains(kind, (DateType, TimestampType)):
-        return F.to_json(_settled(column, kind, exact_floats=exact_floats), _JSON)
+        return _as_json(_settled(column, kind, exact_floats=exact_floats))
     if isinstance(kind, MapType):
-        return F.to_json(F.array_sort(F.map_entries(column), _by_key), _JSON)
-    if as_json:
-        return F.to_json(column, _JSON)
-    return column
+        return _as_json(_entries(column))
+    return _as_json(column) if as_json else column
 
 
-def _settled(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
+def _as_json(value: str) -> str:
+    return f"to_json({value}, {_JSON})"
+
+
+def _settled(column: str, kind: DataType, *, exact_floats: bool, depth: int = 0) -> str:
     """The value with numbers in the place of instants and dates, with "is there" in that of floats that are not exact.
 
-    NULL where it is NULL.
+    NULL where it is NULL. `depth` keeps the names of elements within elements apart.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import (
         ArrayType,
         DateType,
@@ -74,28 +78,31 @@ def _settled(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
         TimestampType,
     )
 
-    settled = partial(_settled, exact_floats=exact_floats)
+    settled = partial(_settled, exact_floats=exact_floats, depth=depth + 1)
+    element = f"tpc_element_{depth}"
     if isinstance(kind, (FloatType, DoubleType)):
-        return column if exact_floats else column.isNotNull()
+        return column if exact_floats else f"({column} IS NOT NULL)"
     if isinstance(kind, (TimestampType, DateType)):
-        return F.unix_micros(column) if isinstance(kind, TimestampType) else F.unix_date(column)
+        return f"{'unix_micros' if isinstance(kind, TimestampType) else 'unix_date'}({column})"
     if isinstance(kind, StructType):
-        fields = [settled(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
-        return F.when(column.isNotNull(), F.struct(*fields))
+        fields = [
+            f"{settled(f'{column}.{quoted(field.name)}', field.dataType)} AS {quoted(field.name)}"
+            for field in kind.fields
+        ]
+        return f"CASE WHEN {column} IS NOT NULL THEN struct({', '.join(fields)}) END"
     if isinstance(kind, ArrayType):
-        return F.transform(column, lambda element: settled(element, kind.elementType))
+        return f"transform({column}, {element} -> {settled(element, kind.elementType)})"
     if isinstance(kind, MapType):
         entry = StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)])
-        entries = F.array_sort(F.map_entries(column), _by_key)
-        return F.transform(entries, lambda one: settled(one, entry))
+        return f"transform({_entries(column)}, {element} -> {settled(element, entry)})"
     return column
 
 
-def _by_key(one: Column, other: Column) -> Column:
-    """Compares entries of a map; their values may be of a type without an order."""
-    from pyspark.sql import functions as F
-
-    return F.when(one["key"] < other["key"], -1).when(one["key"] > other["key"], 1).otherwise(0)
+def _entries(column: str) -> str:
+    """A map's entries in the order of its keys; their values may be of a type without an order."""
+    one, other = "tpc_one.key", "tpc_other.key"
+    order = f"CASE WHEN {one} < {other} THEN -1 WHEN {one} > {other} THEN 1 ELSE 0 END"
+    return f"array_sort(map_entries({column}), (tpc_one, tpc_other) -> {order})"
 
 
 def _hides_nulls(kind: DataType) -> bool:

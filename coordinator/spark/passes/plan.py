@@ -26,11 +26,11 @@ from tpc.coordinator.spark.passes.column_checks import (
     check_own_row,
     checked_expression,
     partition_columns,
-    quoted,
     spark_refusals_named,
 )
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters
-from tpc.coordinator.spark.passes.digests import digest_column, has_floats
+from tpc.coordinator.spark.passes.digests import digest_sql, has_floats
+from tpc.coordinator.spark.passes.projection import projected, quoted, quoted_path
 from tpc.coordinator.spark.passes.routes import Route, Writing
 from tpc.errors import ConfigurationError
 from tpc.schemas import Columns
@@ -38,6 +38,7 @@ from tpc.schemas import Columns
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ def compile_plan(writings: Sequence[Writing], letters: DeadLetters | None = None
         compiled = [_Compiled(index, writing) for index, writing in enumerate(writings)]
     frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), (c.frame for c in compiled))
     routes = tuple(route for c in compiled for route in c.routes)
-    schemas = _schemas(frame, routes)
-    columns = {route.sink: _columns(frame, route) for route in routes}
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    schemas = _schemas(kinds, routes)
+    columns = {route.sink: _columns(kinds, route) for route in routes}
     if letters is not None:
         letters.refuse_shared(columns)
         schemas[letters.sink.name] = letters.schema()
@@ -97,16 +99,21 @@ def compile_plan(writings: Sequence[Writing], letters: DeadLetters | None = None
 
 
 class _Compiled:
-    """One writing's part of the wide frame: on its source three projections, of conditions, columns and digests."""
+    """One writing's part of the wide frame: on its source three projections, of conditions, of what is computed, and of
+    all columns and digests.
+    """
 
     def __init__(self, index: int, writing: Writing) -> None:
         from pyspark.sql import functions as F
 
         self.index = index
         self.source = writing.frame
-        self.wide: dict[str, Column] = {}
-        self.guards: dict[str, Column] = {}
+        self.wide: dict[str, str] = {}
+        """By its name in the wide frame, the SQL of each column."""
+        self.computed: dict[str, tuple[Column, str]] = {}
+        """Expressions of routes, by names that the source has not, each with its route's flag."""
         self.plain: dict[str, str] = {}
+        self._computed_name = unused_name("tpc_computed", writing.frame)
         source = spread(writing.frame, writing.partition_by)
         check_order(writing.order_by, writing.partition_by, self.source.columns)
         check_order_types(self.source, writing.order_by)
@@ -118,63 +125,66 @@ class _Compiled:
             "*", *((computed_once(condition) & F.col(once)).alias(name) for name, condition in conditions.items())
         )
         parts = [self._add(number, route, flags[number]) for number, route in enumerate(writing.routes)]
-        self.order = tuple(self._plain_column(name) for name in writing.order_by)
-        selected = decided.select(*(self._guarded(name) for name in self.wide), *conditions)
-        expressions = {**self.wide, **conditions}
-        self.unguarded = self.source.select(*(column.alias(name) for name, column in expressions.items()))
+        self.order = tuple(self._plain_column(quoted(name)) for name in writing.order_by)
+        columns_sql = [f"{sql} AS {name}" for name, sql in self.wide.items()]
+        asked = self.source.select(
+            "*",
+            *(column.alias(name) for name, (column, _) in self.computed.items()),
+            *(condition.alias(name) for name, condition in conditions.items()),
+        )
+        self.unguarded = projected(asked, [*columns_sql, *conditions])
         for route, columns in zip(writing.routes, parts, strict=True):
             check_kept_types(self.unguarded, columns, route.sink.name)
+        fields = {field.name: field for field in self.unguarded.schema.fields}
         self.routes = tuple(
             RoutePlan(
                 route.sink.name,
                 index,
                 f"digest_{index}_{number}",
                 columns,
-                route.exact_floats or not any(has_floats(self.unguarded.schema[wide].dataType) for wide, _ in columns),
+                route.exact_floats or not any(has_floats(fields[wide].dataType) for wide, _ in columns),
             )
             for number, (route, columns) in enumerate(zip(writing.routes, parts, strict=True))
         )
-        self.frame = selected.select(
-            *self.wide,
-            *(
-                digest_column(
-                    self.unguarded.schema, [wide for wide, _ in plan.columns], flag, exact_floats=route.exact_floats
-                ).alias(plan.digest)
-                for plan, flag, route in zip(self.routes, flags, writing.routes, strict=True)
-            ),
-        )
+        digests_sql = [
+            digest_sql(
+                [(self.wide[wide], fields[wide]) for wide, _ in plan.columns], flag, exact_floats=route.exact_floats
+            )
+            for plan, flag, route in zip(self.routes, flags, writing.routes, strict=True)
+        ]
+        named = [f"{digest} AS {plan.digest}" for digest, plan in zip(digests_sql, self.routes, strict=True)]
+        self.frame = projected(self._with_computed(decided), [*columns_sql, *named])
 
-    def _add(self, number: int, route: Route, flag: Column) -> tuple[tuple[str, str], ...]:
+    def _add(self, number: int, route: Route, flag: str) -> tuple[tuple[str, str], ...]:
         columns = []
         for position, (output, expression) in enumerate(self._expanded(route)):
             if isinstance(expression, str):
                 columns.append((self._plain_column(expression), output))
             else:
-                name = f"column_{self.index}_{number}_{position}"
-                self.wide[name] = expression
-                self.guards[name] = flag
+                name, made = f"column_{self.index}_{number}_{position}", f"{self._computed_name}_{number}_{position}"
+                self.wide[name] = made
+                self.computed[made] = (expression, flag)
                 columns.append((name, output))
         return tuple(columns)
 
-    def _guarded(self, name: str) -> Column:
-        """A column of the wide frame. Computed ones are NULL for other rows: with ANSI casts they may fail there."""
+    def _with_computed(self, decided: DataFrame) -> DataFrame:
+        """Beside the source's columns what routes compute: NULL for rows of others, where an ANSI cast may fail."""
         from pyspark.sql import functions as F
 
-        column = self.wide[name]
-        return (F.when(computed_once(self.guards[name]), column) if name in self.guards else column).alias(name)
+        guarded = [
+            F.when(computed_once(F.expr(flag)), column).alias(name) for name, (column, flag) in self.computed.items()
+        ]
+        return decided.select("*", *guarded) if guarded else decided
 
-    def _plain_column(self, name: str) -> str:
-        from pyspark.sql import functions as F
-
-        if name not in self.plain:
-            self.plain[name] = f"column_{self.index}_{len(self.plain)}"
-            self.wide[self.plain[name]] = F.col(quoted(name))
-        return self.plain[name]
+    def _plain_column(self, sql: str) -> str:
+        """The name in the wide frame of what needs no guard, however many routes take it."""
+        if sql not in self.plain:
+            self.plain[sql] = f"column_{self.index}_{len(self.plain)}"
+            self.wide[self.plain[sql]] = sql
+        return self.plain[sql]
 
     def _expanded(self, route: Route) -> list[tuple[str, str | Column]]:
-        """(the sink's column name, a plain column's name or an expression) for each column of a route's select."""
-        from pyspark.sql import functions as F
-
+        """(the sink's column name, SQL of a column or field, or an expression) for each column of a route's select."""
         known = set(self.source.columns)
         expanded: list[tuple[str, str | Column]] = []
         computed = [(f"select={item!r}", item) for item in route.select if not isinstance(item, str)]
@@ -183,7 +193,7 @@ class _Compiled:
         check_own_row(self.source, computed, route.sink.name)
         for item in route.select:
             if isinstance(item, str) and item in known:
-                expanded.append((item, item))
+                expanded.append((item, quoted(item)))
                 continue
             names = checked_expression(self.source, item, f"select={item!r}", route.sink.name).columns
             if not isinstance(item, str):
@@ -195,11 +205,12 @@ class _Compiled:
                     )
                 expanded.append((names[0], item))
             elif item == "*":
-                expanded += [(name, name) for name in names]
+                expanded += [(name, quoted(name)) for name in names]
             elif item.endswith(".*"):
-                expanded += [(name, F.col(f"{item[:-1]}{quoted(name)}")) for name in names]
+                path = quoted_path(item[:-2])
+                expanded += [(name, f"{path}.{quoted(name)}") for name in names]
             else:
-                expanded.append((names[0], F.col(item)))
+                expanded.append((names[0], quoted_path(item)))
         outputs = [output for output, _ in expanded]
         if len(set(outputs)) != len(outputs):
             raise ConfigurationError(
@@ -208,17 +219,17 @@ class _Compiled:
         return expanded
 
 
-def _columns(frame: DataFrame, route: RoutePlan) -> Columns:
-    return tuple((output, frame.schema[wide].dataType.simpleString()) for wide, output in route.columns)
+def _columns(kinds: Mapping[str, DataType], route: RoutePlan) -> Columns:
+    return tuple((output, kinds[wide].simpleString()) for wide, output in route.columns)
 
 
-def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
+def _schemas(kinds: Mapping[str, DataType], routes: Sequence[RoutePlan]) -> dict[str, Any]:
     """The Arrow schema each sink gets; two writings that feed one sink must agree."""
     from pyspark.sql.types import StructField, StructType
 
     schemas: dict[str, Any] = {}
     for route in routes:
-        fields = [StructField(output, frame.schema[wide].dataType, nullable=True) for wide, output in route.columns]
+        fields = [StructField(output, kinds[wide], nullable=True) for wide, output in route.columns]
         schema = arrow_schema(StructType(fields))
         known = schemas.setdefault(route.sink, schema)
         if known != schema:
@@ -233,26 +244,24 @@ def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
 # The conditions of routes as columns: each computed once per row, wherever its value is used.
 
 
-def conditions_of(writing: Writing) -> tuple[dict[str, Column], list[Column]]:
-    """The conditions to be computed, each once, by the names of their columns; and per route its flag, made of those.
+def conditions_of(writing: Writing) -> tuple[dict[str, Column], list[str]]:
+    """The conditions to be computed, each once, by the names of their columns; and per route its flag, SQL of these.
 
     One `Column` object, or one text, that is in several routes is one condition.
     """
-    from pyspark.sql import functions as F
-
     prefix = unused_name("tpc_condition", writing.frame)
     names: dict[str | int | None, str] = {}
     conditions: dict[str, Column] = {}
-    flags: list[Column] = []
+    flags: list[str] = []
     for route in writing.routes:
         if route.otherwise:
-            flags.append(~reduce(lambda a, b: a | b, flags, F.lit(False)))
+            flags.append(f"NOT ({' OR '.join(['false', *flags])})")
             continue
         key = route.where if route.where is None or isinstance(route.where, str) else id(route.where)
         if key not in names:
             names[key] = f"{prefix}_{len(names)}"
             conditions[names[key]] = _checked_condition(writing.frame, route)
-        flags.append(F.col(names[key]))
+        flags.append(names[key])
     return conditions, flags
 
 
@@ -330,4 +339,4 @@ def in_order(frame: DataFrame, order: Sequence[str], taken: Collection[str]) -> 
     """A batch's frame with each partition sorted by the columns `order`, and of all columns those that are `taken`."""
     if not order:
         return frame
-    return frame.sortWithinPartitions(*order).select(*(name for name in frame.columns if name in taken))
+    return projected(frame.sortWithinPartitions(*order), [name for name in frame.columns if name in taken])
