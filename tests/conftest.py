@@ -58,8 +58,8 @@ pytest_plugins = [
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
-THAW_EVERY = 50
-_tests_since_thaw = 0
+LOOK_EVERY = 20
+MOST_OBJECTS = 300_000
 
 
 NEEDS = {
@@ -94,8 +94,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_finish() -> None:
     """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
-    gc.collect()
-    gc.freeze()
+    _SetAside.anew()
 
 
 def pytest_runtest_teardown() -> None:
@@ -104,13 +103,25 @@ def pytest_runtest_teardown() -> None:
     A service that finds something set aside leaves all set aside at its end. A run of thousands of them would keep
     gigabytes, and each look at all objects would take longer than the one before.
     """
-    global _tests_since_thaw  # noqa: PLW0603  # pytest gives its hooks no object to keep a number in
-    _tests_since_thaw += 1
-    if _tests_since_thaw == THAW_EVERY:
-        _tests_since_thaw = 0
+    _SetAside.tests += 1
+    if _SetAside.tests % LOOK_EVERY == 0 and gc.get_freeze_count() > _SetAside.objects + MOST_OBJECTS:
         gc.unfreeze()
+        _SetAside.anew()
+
+
+class _SetAside:
+    """What Python's collector leaves out of its looks."""
+
+    tests = 0
+    """So many have run."""
+    objects = 0
+    """So many there were when all was looked through."""
+
+    @classmethod
+    def anew(cls) -> None:
         gc.collect()
         gc.freeze()
+        cls.objects = gc.get_freeze_count()
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,7 @@ FILES = (
     "tests/chaos/checkers/test_watch_kafka.py",
     "tests/docs/test_sqlite_sink.py",
     "tests/sinks/kafka/test_capacity.py",
+    "tests/docs/test_valkey_sink.py",
 )
 
 

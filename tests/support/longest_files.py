@@ -19,6 +19,7 @@ LONGEST_S: dict[str, int] = {
     "tests/clusters/test_spoiled_checkpoints.py": 290,
     "tests/coordinator/spark/test_state_schema.py": 280,
     "tests/clusters/test_kafka_upgrade.py": 260,
+    "tests/docs/test_valkey_sink.py": 170,
     "tests/clusters/spark/test_secured.py": 250,
     "tests/chaos/matrix/test_service.py": 240,
     "tests/chaos/prove/test_trial.py": 240,
