@@ -28,6 +28,7 @@ from tpc.coordinator.service.output import Output
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.refusals import error_of, error_of_many, placed, placed_between
 from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
+from tpc.coordinator.service.state.epoch_state import EpochState
 from tpc.coordinator.service.state.window_state import WindowState
 from tpc.errors import ConfigurationError, DataError
 from tpc.history import History
@@ -160,6 +161,10 @@ class Computation:
         program, letters = self._program, self._program.dead_letters
         for state in program.states:
             state.begin(self._epoch, time.watermark_ms, time.reached_ms, self._lives.get(state.name))
+        kept = [state for state in program.states if isinstance(state, EpochState)]
+        if letters is not None and guarded is None:
+            for each in kept:
+                each.notice_gone()
         out = Output(program.made_by_functions, self._epoch, time.watermark_ms, self._misused)
         refused = None if letters is None else _refused(events)
         guard = None if guarded is None else Guard(program.states, out, refused, guarded.checks)
@@ -179,6 +184,8 @@ class Computation:
                 firings=firings,
                 require_wanted=wanted,
             )
+            for each in kept:
+                each.require_none_gone()
             made: Made = out.batches()
             made += self._changes()
         except DataError as error:

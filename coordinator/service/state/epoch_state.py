@@ -147,7 +147,8 @@ class EpochState(UndoesOneEvent):
         self._is_due = False
         entries, ends = self._of_epoch or (self._touched, self._ends)
         if watermark_ms is not None:
-            expire(entries, ends, self._contents, watermark_ms=watermark_ms, ttl_ms=self.ttl_ms)
+            goes = self._goes if self._notices_gone else None
+            expire(entries, ends, self._contents, goes, watermark_ms=watermark_ms, ttl_ms=self.ttl_ms)
 
     # What `on_expiry` is called for; see `service.firing`.
 
@@ -215,6 +216,8 @@ class EpochState(UndoesOneEvent):
             self._touched[key] = Touched(GONE, True, held=held)
         else:
             value = touched.value
+            if self._notices_gone:
+                self._goes(key, touched)
             touched.expire()
         self.fired += 1
         assert self.on_expiry is not None
@@ -275,6 +278,7 @@ class EpochState(UndoesOneEvent):
         self._touched, self._named, self._first, self._cut = {}, {}, None, None
         self._thread, self._ends, self._is_due, self._of_epoch = 0, NO_EXPIRY, False, None
         self._added = self.fired = 0
+        self._notices_gone, self._gone = False, None
 
     def _require_time(self, change: Change) -> None:
         if self.ttl_ms is not None and change.value is not None and change.expires_ms is None:

@@ -7,7 +7,7 @@ new one changes, is `tpc/time_to_live.py`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 from tpc.coordinator.service.state.contents import Contents
 from tpc.coordinator.service.state.touched_entries import GONE, Touched
@@ -63,16 +63,22 @@ def expire(
     entries: MutableMapping[bytes, Touched],
     heap: ExpiryHeap,
     contents: Contents,
+    goes: Callable[[bytes, Touched], None] | None,
     *,
     watermark_ms: int,
     ttl_ms: int | None,
 ) -> None:
-    """Whatever has ended by the watermark is gone from `entries`; what lives on is in the heap with its new end."""
+    """Whatever has ended by the watermark is gone from `entries`; what lives on is in the heap with its new end.
+
+    `goes` is told of each that was touched and may go.
+    """
     for key in heap.take(watermark_ms):
         touched = entries.get(key)
         if touched is None:
             entries[key] = Touched(GONE, True)
         elif touched.value is not GONE:
+            if goes is not None:
+                goes(key, touched)
             ends_ms = touched.end(touched.held or contents.get(key), ttl_ms)
             if ends_ms is None or ends_ms > watermark_ms:
                 heap.add(ends_ms, key)

@@ -19,6 +19,8 @@ GONE = object()
 """The value of a key that is not there any more."""
 FIXED = frozenset((int, str, float, bytes, bool, type(None), Decimal, UUID, date, datetime, timedelta))
 """What cannot be changed in place."""
+SURELY_KEPT = FIXED - {int, float, Decimal, datetime}
+"""What can be kept whatever it is: no number of too many digits, no time of a zone without a name."""
 
 
 @dataclass(slots=True)

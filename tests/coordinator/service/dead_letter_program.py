@@ -14,6 +14,7 @@ import tpc
 from tpc import failpoints
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
+from tpc.handles import Handle
 from tpc.sinks import FileSink
 from tpc.sources import LinesSource
 
@@ -107,7 +108,7 @@ class Letters:
             failpoints.install({})
 
     def written(self, sink: str) -> list[dict[str, Any]]:
-        files = sorted((self.directory / sink).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+        files = sorted((self.directory / sink).glob("*.parquet"), key=lambda path: Handle.parse(path.stem).epoch)
         return [row for path in files for row in pq.read_table(path).to_pylist()]
 
     def dead(self) -> Counter[bytes]:

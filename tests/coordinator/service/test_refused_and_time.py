@@ -7,6 +7,7 @@ and those that `time=` refuses are not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 import tpc
 from tests.coordinator.service.test_cut_and_time import TTL_MS, WORK, Happened
 from tpc.errors import DataError
+from tpc.handles import Handle
 from tpc.sinks import FileSink
 from tpc.source import Part, Source, SourceReader
 
@@ -131,7 +133,7 @@ def made(
         if has_letters:
             service.dead_letters_to(FileSink(directory / "dead", name="dead"), max_share=1.0)
         service.run(every=1 if epoch is looks else 100, until_end=True)
-    files = sorted((directory / "rows").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted((directory / "rows").glob("*.parquet"), key=lambda path: Handle.parse(path.stem).epoch)
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
 
@@ -194,6 +196,15 @@ def _one(*steps: tuple[str, str, int, str]) -> list[list[Came]]:
     kind=dict,
     is_fresh_again=True,
 )
+# A value that cannot be kept, and has ended at once, is gone before anything looks at it.
+@example(
+    epochs=[
+        *_one(("a", "add", 305, "raises")),
+        *_one(("a", "add", 0, "unkept"), ("a", "add", 0, "")),
+    ],
+    kind=dict,
+    is_fresh_again=True,
+)
 # A refused event brings the watermark on, one without a time does not.
 @example(
     epochs=_one(("a", "add", 0, ""), ("b", "look", 400, "raises"), ("a", "look", 401, ""), ("a", "look", 999, "time")),
@@ -211,6 +222,56 @@ def test_a_refused_event_has_a_time_and_has_done_nothing(
     assert with_letters == made(
         tmp_path_factory.mktemp("other"), others, count, kind=dict, is_fresh_again=True, has_letters=False
     )
+
+
+def caught(state: Any, key: Any) -> None:
+    """A function that goes on whatever it meets."""
+    with suppress(Exception):
+        state.get(key)
+    state[key] = [1]
+
+
+def popped(state: Any, key: Any) -> None:
+    if state:
+        state.popitem()
+
+
+GOES: dict[str, Callable[[Any, Any], object]] = {
+    "replaced": lambda state, key: state.update({key: [1]}),
+    "removed": lambda state, key: state.pop(key, None),
+    "cleared": lambda state, key: state.clear(),
+    "popped": popped,
+    "met by a function that goes on": caught,
+}
+
+
+@pytest.mark.parametrize("ttl", [None, tpc.seconds(1)], ids=["for ever", "with an end"])
+@pytest.mark.parametrize("key", ["a", ("a", 1)], ids=["text", "tuple"])
+@pytest.mark.parametrize("how", GOES)
+@pytest.mark.parametrize("value", [[object()], 10**5000], ids=["an object", "a number of too many digits"])
+def test_a_value_that_cannot_be_kept_refuses_its_event_though_it_is_gone_before_the_cut(
+    ttl: Any, key: Any, how: str, value: Any, tmp_path: Path
+) -> None:
+    service = tpc.service("refused", directory=tmp_path / "service")
+    events = [Came(0, Happened("a", "unkept", 1)), Came(0, Happened("a", "goes", 2))]
+    source = service.read(Partitions(events, 1, is_fresh_again=True), time=time_of)
+    state: Any = service.state("held", ttl=ttl)
+
+    @service.each(source)
+    def function(event: Came, out: Any) -> None:
+        out.row("rows", {"does": event.does.does})
+        if event.does.does == "unkept":
+            state[key] = value
+        else:
+            GOES[how](state, key)
+
+    rows, dead = (FileSink(tmp_path / name, name=name) for name in ("rows", "dead"))
+    service.write("rows", {"does": str}).to(rows)
+    service.dead_letters_to(dead, max_share=1.0)
+    service.run(every=10, until_end=True)
+    written = {name: pq.read_table(tmp_path / name).to_pylist() for name in ("rows", "dead")}
+    assert written["rows"] == [{"does": "goes"}]
+    assert len(written["dead"]) == 1
 
 
 @pytest.mark.parametrize("is_fresh_again", [True, False])
