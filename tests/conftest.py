@@ -94,7 +94,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_finish() -> None:
     """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
-    _SetAside.anew()
+    _SetAside.all()
 
 
 def pytest_runtest_teardown() -> None:
@@ -106,7 +106,7 @@ def pytest_runtest_teardown() -> None:
     _SetAside.tests += 1
     if _SetAside.tests % LOOK_EVERY == 0 and gc.get_freeze_count() > _SetAside.objects + MOST_OBJECTS:
         gc.unfreeze()
-        _SetAside.anew()
+        _SetAside.all()
 
 
 class _SetAside:
@@ -118,7 +118,7 @@ class _SetAside:
     """So many there were when all was looked through."""
 
     @classmethod
-    def anew(cls) -> None:
+    def all(cls) -> None:
         gc.collect()
         gc.freeze()
         cls.objects = gc.get_freeze_count()
