@@ -162,7 +162,7 @@ class _Kept:
         require_done(answer, f"result= of windows {self._plan.name!r}")
 
     def _apart(self, accumulator: Any) -> Any:
-        """What nobody else holds, as the next epoch would read it: windows, events and users may share an object."""
+        """A copy, as the next epoch would read it: windows, events and user code may share an object."""
         if type(accumulator) in _FIXED:
             return accumulator
         try:
