@@ -26,12 +26,15 @@ from tests.support.mongo_database import fresh_database as fresh_mongo_database
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.postgres_database import fresh_database as fresh_postgres_database
 from tests.support.session_settings import put_back
+from tests.support.stuck_queries import stop_queries
+from tpc import failpoints
 from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.chaos.servers.server import LocalServer, Server
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.spark.callbacks import resume_callbacks
 from tpc.coordinator.spark.settings import explicit_settings
 from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
 from tpc.sinks.kafka.worker import producer_pool
@@ -199,17 +202,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], Non
 
 
 @pytest.fixture(autouse=True)
-def _settings_of_spark_are_put_back(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that leaves the shared session with other settings fails itself, not a later one that relies on them."""
+def _actions_at_failpoints_end_with_their_test() -> Iterator[None]:
+    """One that is left acts in every later test of this process, and writes to directories that are gone."""
+    yield
+    failpoints.install({})
+
+
+@pytest.fixture(autouse=True)
+def _session_of_spark_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that leaves the session with other settings, or a query that does not stop, fails itself, no later one."""
     if "spark" not in request.fixturenames:
         yield
         return
     session = request.getfixturevalue("spark")
     before = explicit_settings(session)
+    resume_callbacks(session)  # tests of plain Spark have no pipeline that does it
     yield
     after = explicit_settings(session)
     put_back(session, before)
+    stuck = stop_queries(session)
     assert after == before
+    assert not stuck, f"a query does not stop, and holds the session for every later test: {stuck}"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from tpc.errors import (
     CorruptionError,
@@ -28,14 +29,24 @@ from tpc.history import Resolution
 from tpc.sink import GivenUp
 from tpc.states import MachineState, Phase
 
+_NOTE = "Safe: "
+
 
 @contextmanager
 def annotate_errors(say: Callable[[Exception], str]) -> Iterator[None]:
-    """Set `safe` of every error of the library that leaves this context to what `say` returns; nothing else sets it."""
+    """Set `safe` of every error of the library that leaves this context to what `say` returns; nothing else sets it.
+
+    Any other error, out of a user's source say, gets it as a note, which Python 3.11 and later print below a traceback.
+    """
     try:
         yield
     except TpcError as error:
         error.safe = say(error)
+        raise
+    except Exception as error:
+        noted: Any = error
+        notes = [note for note in getattr(noted, "__notes__", []) if not note.startswith(_NOTE)]
+        noted.__notes__ = [*notes, f"{_NOTE}{say(error)}"]  # what was said further inside may be of an earlier phase
         raise
 
 

@@ -173,7 +173,7 @@ class ParkedError(DecidedError):
 
     remedy_by_default = (
         "remove the cause and restart (it tries once more), or record a decision: "
-        "`tpc resolve CHECKPOINT --epoch N --sink S --accept-loss|--mark-committed --reason ...`."
+        "`tpc resolve CHECKPOINT --epoch N --sink S --accept-loss --reason ...` (or --mark-committed)."
     )
 
 

@@ -49,6 +49,9 @@ class Transactional(Generic[T]):
         self._is_running = False
         self._before_event: list[T] | None = None
         """The epoch's copy before the current event; None: no event is running."""
+        self._notices_unkept = False
+        self._unkept: DataError | None = None
+        """The error of the first object that cannot be kept and was replaced before the cut, if that is noticed."""
 
     @property
     def value(self) -> T:
@@ -66,6 +69,11 @@ class Transactional(Generic[T]):
         if not self._is_running:
             what = f"the object {self.name} is replaced outside of an epoch"
             raise StateMachineError(what, remedy="replace it in a function of the service.")
+        if self._notices_unkept and self._back and self._unkept is None:
+            try:
+                self._made()
+            except DataError as error:  # raised at the cut: the user's function may catch what is raised now
+                self._unkept = error
         self._back = [value]
 
     # For the runtime ------------------------------------------------------------------------------------------
@@ -90,6 +98,21 @@ class Transactional(Generic[T]):
         if self._cut is not None:
             self._front, self._cut = self._cut, None
         self._is_running = True
+        self._notices_unkept, self._unkept = False, None
+
+    def notice_unkept(self) -> None:
+        """Until the epoch ends, notice also an object that cannot be kept and is replaced before the cut.
+
+        Where events are run together, only the last object is looked at. Without this it would depend on where the
+        epoch is cut whether the event that made the other one is refused. An object that is changed in place and back
+        is not noticed: that would cost its bytes for every event.
+        """
+        self._notices_unkept = True
+
+    def require_none_unkept(self) -> None:
+        """Raise `DataError` if `notice_unkept` has noticed one."""
+        if self._unkept is not None:
+            raise self._unkept
 
     def cut(self) -> bytes:
         """The bytes at the end of the epoch; a second call returns the same.

@@ -1,4 +1,5 @@
-"""The readings of `docs/examples/average_over_time.py`, and their averages by pandas' own rolling windows of time.
+"""The readings of `docs/examples/average_over_time.py` and `average_over_time_loop.py`, the same for both programs, and
+their averages by pandas' own rolling windows of time.
 
 The last reading is a day later than all others, so that every other window is over in the end.
 """
@@ -13,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tpc.chaos.checkers.compare import Check
+from tpc.chaos.checkers.service_state import count_keys
 from tpc.chaos.programs.feeding import make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import Program
 from tpc.coordinator.kernel.epochs import epoch_rows
@@ -42,14 +44,14 @@ def readings() -> list[dict[str, Any]]:
     return [*sent, {"sensor": "last", "at": START + timedelta(days=1), "value": 0}]
 
 
-def feed(_place: Path) -> None:
+def _feed(measurements: str, averages_of: str) -> None:
     """Topics, table and readings."""
-    make_topics("measurements", "averages_over_time")
+    make_topics(measurements, averages_of)
     make_tables(
-        "CREATE TABLE averages_over_time (sensor text, until timestamptz, events bigint NOT NULL, "
+        f"CREATE TABLE {averages_of} (sensor text, until timestamptz, events bigint NOT NULL, "
         "average double precision NOT NULL, PRIMARY KEY (sensor, until))"
     )
-    write_messages("measurements", ({**one, "at": one["at"].isoformat()} for one in readings()), key="sensor")
+    write_messages(measurements, ({**one, "at": one["at"].isoformat()} for one in readings()), key="sensor")
 
 
 def averages() -> pd.DataFrame:
@@ -67,10 +69,10 @@ def averages() -> pd.DataFrame:
     return together
 
 
-def expected() -> dict[str, Any]:
+def expected(averages_of: str = "averages_over_time") -> dict[str, Any]:
     """Both sinks have every average."""
     rows = [{**row, "until": row["until"].to_pydatetime()} for row in rows_of(averages(), AVERAGE)]
-    return {"kafka-averages_over_time": rows, "postgres-averages_over_time": rows}
+    return {f"kafka-{averages_of}": rows, f"postgres-{averages_of}": rows}
 
 
 def checks(place: Path) -> list[Check]:
@@ -84,12 +86,40 @@ def checks(place: Path) -> list[Check]:
     ]
 
 
+BESIDE = 2
+"""Entries of windows that are none: their settings, and how many values were late."""
+
+
+def checks_of_service(place: Path) -> list[Check]:
+    """No reading was late, and the state forgets what is over."""
+    late = sum(row["late"] or 0 for row in epoch_rows(Journal(log_of(place / "service")).open()))
+    state, name = place / "service" / "state", "average-over-time-loop"
+    left, held = count_keys(state / "averages-close.db", name), count_keys(state / "averages-open.db", name)
+    return [
+        Check("no reading was late", late == 0, f"{late} values were too late for a window"),
+        Check("timers wait for the open windows only", left == WINDOWS, f"{left} timers wait in the end"),
+        Check("the state has the open windows only", WINDOWS <= held <= WINDOWS + BESIDE, f"{held} entries in the end"),
+    ]
+
+
 PROGRAM = Program(
     "average_over_time",
     servers=("kafka", "postgres"),
     epochs=READINGS // 200,
-    feed=feed,
+    feed=lambda _place: _feed("measurements", "averages_over_time"),
     expected=expected,
     checks=checks,
+    quiet=3,
+)
+
+LOOP = Program(
+    "average_over_time_loop",
+    servers=("kafka", "postgres"),
+    epochs=READINGS // 200,
+    feed=lambda _place: _feed("loop_measurements", "loop_averages"),
+    expected=lambda: expected("loop_averages"),
+    checks=checks_of_service,
+    checked=("averages-open", "averages-close"),
+    events_per_epoch=200,
     quiet=3,
 )

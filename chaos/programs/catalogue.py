@@ -29,6 +29,7 @@ PROGRAMS = {
     for program in (
         moving_average.PROGRAM,
         average_over_time.PROGRAM,
+        average_over_time.LOOP,
         running_tally.PROGRAM,
         commands_to_events.PROGRAM,
         state_topic.PROGRAM,
@@ -60,11 +61,22 @@ SHORTER = {sessions.SHORT_PROGRAM.name: sessions.SHORT_PROGRAM}
 """Those that take long, with less input: so they have their days too. `make programs` runs them whole."""
 
 PROGRAMS_A_DAY = 1
+"""Of Spark's."""
+SERVICES_A_DAY = 2
 
 
 def of_the_day(day: date) -> list[Program]:
     """Each day others of Spark's, in turn, `PROGRAMS_A_DAY` different ones; those that take long with less input."""
-    first = PROGRAMS_A_DAY * day.toordinal()
-    names = [name for name, program in PROGRAMS.items() if not program.is_service]
-    drawn = [names[number % len(names)] for number in range(first, first + PROGRAMS_A_DAY)]
+    drawn = _in_turn([name for name, each in PROGRAMS.items() if not each.is_service], PROGRAMS_A_DAY, day)
     return [SHORTER.get(name, PROGRAMS[name]) for name in drawn]
+
+
+def services_of_the_day(day: date) -> list[Program]:
+    """The same of those without Spark, `SERVICES_A_DAY`."""
+    services = [name for name, each in PROGRAMS.items() if each.is_service]
+    return [PROGRAMS[name] for name in _in_turn(services, SERVICES_A_DAY, day)]
+
+
+def _in_turn(names: list[str], a_day: int, day: date) -> list[str]:
+    first = a_day * day.toordinal()
+    return [names[number % len(names)] for number in range(first, first + a_day)]

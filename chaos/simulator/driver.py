@@ -73,7 +73,7 @@ class Driver:
         """Take over, bring Spark's log up, and run until the source has no more rows."""
         coordinator = self.coordinator
         self.process.runs_query = True
-        coordinator.take_over({}, dict.fromkeys(self.place.systems, COLUMNS))
+        coordinator.recover({}, dict.fromkeys(self.place.systems, COLUMNS))
         self.process.evidence.got_on()
         self.place.spark.leader = max(self.place.spark.leader, self.process.number)
         self.world.tell(f"leads as generation {self._generation()}")

@@ -194,7 +194,7 @@ class WrongStarts:
             if schemas is None:
                 coordinator.finish()
             else:
-                coordinator.take_over({}, schemas)
+                coordinator.recover({}, schemas)
         except TpcError as error:
             self.world.tell(f"{what} is refused: {error.what}")
         else:

@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tpc.coordinator.kernel.notices import Notice, Turn
 from tpc.coordinator.kernel.transition import Transition
 from tpc.errors import ParkedError
 from tpc.history import History
+from tpc.json import parse_note
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +126,13 @@ def _called(callback: Callable[[Any], None], argument: Any) -> None:
         logger.exception("a callback of the pipeline has failed; the pipeline goes on")
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What the note says."""
+
+    epoch: int
+
+
 class _Note:
     """The newest epoch that was told. Not synced: after a power cut epochs are told again, none is left out."""
 
@@ -133,10 +142,10 @@ class _Note:
     def read(self, *, at_most: int) -> int:
         """The epoch noted, -1 for none. A log that was put back from a backup ends before it: `at_most` its end."""
         try:
-            return min(at_most, int(json.loads(self._path.read_text())["epoch"]))
+            return min(at_most, parse_note(self._path.read_bytes(), _Told).epoch)
         except FileNotFoundError:
             return -1
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             logger.warning("%s cannot be read: every epoch that the log holds is told again", self._path)
             return -1
 

@@ -6,21 +6,26 @@ takeover leaves word beside the lock, so that a process that began before it, an
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tpc.errors import CheckpointInUseError, FencedError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError
+from tpc.json import parse_note
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
 from tpc.support.file_rights import inherit, inherit_at
 from tpc.support.own_descriptors import OwnDescriptor
+
+_ANOTHER_THING = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})
+"""A directory in the place of a file or the other way round, a link, or a name that no file can have."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,29 @@ class CheckpointLock:
         """Take the lock, with `takeover` past another holder.
 
         Without it, raises `FencedError` when somebody has taken the checkpoint over since this process began, and
-        `CheckpointInUseError` naming the holder.
+        `CheckpointInUseError` naming the holder. Raises `ConfigurationError` where something else is in a file's place.
         """
+        with self._in_place():
+            self._acquire(takeover=takeover)
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """Errors of the system about what stands where a directory or a file of the lock is to be."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _ANOTHER_THING:
+                raise
+            at = error.filename2 or error.filename or self.path  # of a rename the place that it was to take
+            is_ours = Path(at).parent == self.path.parent
+            raise ConfigurationError(
+                f"{at} cannot be used for {self._where()}: {error.strerror}",
+                remedy=f"move {at} away: nothing rests on it, and it is made again."
+                if is_ours
+                else "name a directory that is there, or can be made.",
+            ) from error
+
+    def _acquire(self, *, takeover: bool) -> None:
         make_directories(self.path.parent)
         descriptor = OwnDescriptor(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         try:
@@ -140,8 +166,8 @@ class CheckpointLock:
 
     def _read_word(self) -> _Takeover | None:
         try:
-            return _Takeover(**json.loads(self._word.read_text()))
-        except (FileNotFoundError, ValueError, TypeError):
+            return parse_note(self._word.read_bytes(), _Takeover)
+        except (FileNotFoundError, ValueError):
             return None  # none, or one that a power cut has left empty: it would be of an earlier boot
 
     def release(self) -> None:
@@ -168,7 +194,11 @@ class CheckpointLock:
         temporary = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
         temporary.write_text(text)
         inherit_at(temporary)
-        temporary.replace(place)
+        try:
+            temporary.replace(place)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def __enter__(self) -> CheckpointLock:
         self.acquire()

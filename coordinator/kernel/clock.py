@@ -31,13 +31,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own time."""
 
-    def wall(self) -> float:
-        """See `Clock.wall`."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
-        return time.monotonic()
+    wall = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """See `Clock.wait`."""

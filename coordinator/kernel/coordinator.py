@@ -1,6 +1,6 @@
 """One process's claim on a pipeline: log, sinks and engine put together, whichever runtime computes the epochs.
 
-`take_over` is recovery up to the point where the runtime may start: everything checked, the decided epoch finished,
+`recover` is recovery up to the point where the runtime may start: everything checked, the decided epoch finished,
 what is not decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same object.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 
 from tpc.consistency import joins_again
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """What leads a pipeline, in one process. `lock`, then `take_over` once, then `engine.epoch` per epoch.
+    """What leads a pipeline, in one process. `lock`, then `recover` once, then `engine.epoch` per epoch.
 
     The keyword arguments are for simulations: other time, another way to run the sinks' calls.
     """
@@ -100,17 +100,17 @@ class Coordinator:
         """The log's history, with nothing asked or changed."""
         return self.preflight.read()
 
-    def take_over(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+    def recover(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
         """Check everything, then claim a new generation, finish what is decided and sweep what is not.
 
         `schemas` are the columns of the rows for each sink; they go on record with the generation.
         """
         with self.engine.annotate_errors():
             self._check(contexts, schemas)
-            self._claim(self.engine.recover)
+            self._claim()
 
     def check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
-        """Raise what `take_over` refuses before it claims a generation. The sinks' checks may make their own tables."""
+        """Raise what `recover` refuses before it claims a generation. The sinks' checks may make their own tables."""
         with self.engine.annotate_errors():
             self._check(contexts, schemas)
             self._prepare_claim()
@@ -135,25 +135,27 @@ class Coordinator:
                     remedy="run `tpc recover` without --void-damaged-end.",
                 )
             self._void_damage = void_damage
-            return self._claim(self.engine.recover)
+            return self._claim()
 
     def sweep_only(self) -> int:
         """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
         with self.engine.annotate_errors():
             self.preflight.read_with_targets()
-            return self._claim(self.engine.claim_and_sweep)
+            return self._claim(recovers=False)
 
-    def _claim(self, begin: Callable[[], int]) -> int:
-        again = self._prepare_claim()
+    def _claim(self, *, recovers: bool = True) -> int:
+        """Claim a new generation; with `recovers` finish what is decided. Returns how many branches were aborted."""
+        begin = self.engine.recover if recovers else self.engine.claim_and_sweep
+        rejoining = self._prepare_claim()
         try:
             swept = begin()
         except FencedError:
             if not self._may_claim_again():
                 raise
             logger.warning("a late record took the slot of the claim, and nobody leads: claiming again")
-            again = self._prepare_claim()
+            rejoining = self._prepare_claim()
             swept = begin()
-        for name in again:
+        for name in rejoining:
             logger.warning("sink %s was removed on the record; it joins again from the next epoch on", name)
         # Only now: somebody who lost the claim must not leave an id of his own behind.
         self.runtime.check_identity(self.journal.history)

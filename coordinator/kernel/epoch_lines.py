@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tpc.coordinator.kernel.notices import Notice, Turn
-from tpc.coordinator.kernel.transition import Transition
 from tpc.describing import escaped
 from tpc.errors import TpcError
 
@@ -19,18 +18,10 @@ FIELDS = ("event", "pipeline", "epoch", "sink", "generation", "seconds", "rows")
 """What every line has in `extra`; None where it has no meaning."""
 
 
-class EpochLines:
-    """Writes the lines of one pipeline."""
-
-    def tell(self, transition: Transition, notice: Notice | None) -> None:
-        """Write the line of a notice."""
-        if notice is None:
-            return
-        level, words = _LINES[notice.turn]
-        logger.log(level, "pipeline %s: %s", notice.pipeline, escaped(words(notice)), extra=fields(notice))
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
+def write_line(notice: Notice) -> None:
+    """Write the line of a notice."""
+    level, words = _LINES[notice.turn]
+    logger.log(level, "pipeline %s: %s", notice.pipeline, escaped(words(notice)), extra=fields(notice))
 
 
 def fields(notice: Notice) -> Mapping[str, object]:

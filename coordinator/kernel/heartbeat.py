@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tpc.json import parse_note
 from tpc.support import since_boot
 
 logger = logging.getLogger(__name__)
@@ -44,10 +45,10 @@ class Heartbeat:
 
 
 def read_heartbeat(directory: Path) -> Heartbeat | None:
-    """The newest; None where nobody has given one, or a power cut has left it empty."""
+    """The newest heartbeat. None if there is none, or if its file cannot be read, as after a power cut."""
     try:
-        return Heartbeat(**json.loads((directory / FILE_NAME).read_text()))
-    except (OSError, ValueError, TypeError):
+        return parse_note((directory / FILE_NAME).read_bytes(), Heartbeat)
+    except (OSError, ValueError):
         return None
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from tpc.coordinator.kernel.clock import Clock
+from tpc.coordinator.kernel.epoch_lines import write_line
 from tpc.coordinator.kernel.notices import Notice, Notices
 from tpc.coordinator.kernel.source_lag import SourceLag
 from tpc.coordinator.kernel.transition import Transition
@@ -26,7 +27,7 @@ class Listener(Protocol):
 
 
 class Listeners:
-    """An observer of the engine (`tpc.coordinator.kernel.transition`) that hands on to listeners."""
+    """An observer of the engine (`tpc.coordinator.kernel.transition`): it writes the log lines and tells listeners."""
 
     def __init__(
         self, clock: Clock, listeners: Sequence[Listener], hear_of_sources: Sequence[Callable[[SourceLag], None]] = ()
@@ -36,10 +37,12 @@ class Listeners:
         self._hear_of_sources = hear_of_sources
 
     def __call__(self, transition: Transition) -> None:
-        """Tell every listener; what one of them raises, or a notice that cannot be made, is logged."""
+        """Write the line of a notice, and tell every listener of the step; an error of any of them is logged."""
         notice: Notice | None = None
         with _shielded():
             notice = self._notices.of(transition)
+            if notice is not None:
+                write_line(notice)
         for listener in self._listeners:
             with _shielded():
                 listener.tell(transition, notice)

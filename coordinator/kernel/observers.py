@@ -1,7 +1,7 @@
 """Who is told of a job that runs: one list, made when it starts and closed with it.
 
-The job's own listeners are the lines in the log and the user's callbacks. Everything else, such as ports, is handed to
-the start as `serve=`; a runtime opens nothing by itself.
+The job's own listeners are the user's callbacks; every job has its lines in the log (`listeners`). All else, such as
+ports, is handed to the start as `serve=`; a runtime opens nothing by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from tpc.coordinator.kernel.callbacks import Callbacks
-from tpc.coordinator.kernel.epoch_lines import EpochLines
 from tpc.coordinator.kernel.job import Job, OnComplete, OnDecisionNeeded
 from tpc.coordinator.kernel.listeners import Listener
 from tpc.describing import described
@@ -44,7 +43,6 @@ def listeners_of(
             pipeline=str(job.id),
             remedy="give tpc.Serve(...): serve=tpc.Serve(page=4040).",
         )
-    listeners: list[Listener] = [EpochLines()]
-    if on_complete or on_decision_needed:
-        listeners.append(Callbacks(on_complete, on_decision_needed, job.checkpoint.notes))
-    return [*listeners, *(() if observers is None else observers.open(job))]
+    is_called_back = on_complete or on_decision_needed
+    own = [Callbacks(on_complete, on_decision_needed, job.checkpoint.notes)] if is_called_back else []
+    return [*own, *(() if observers is None else observers.open(job))]

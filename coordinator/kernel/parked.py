@@ -8,16 +8,30 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tpc.errors import ParkedError
 from tpc.history import History
+from tpc.json import parse_note
 from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "parked.json"
+_AT_MAX = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """What the note says: which epoch which sink has refused, why, and when, in seconds since 1970."""
+
+    epoch: int
+    sink: str
+    what: str
+    at: float
 
 
 class ParkedNote:
@@ -53,14 +67,12 @@ class ParkedNote:
     def _read(self) -> dict[str, Any] | None:
         """One that is garbled (a power cut, an editor) tells nothing: the next start asks the sink again."""
         try:
-            note = json.loads(self.path.read_bytes())
-            kinds = {"epoch": (int,), "sink": (str,), "what": (str,), "at": (int, float)}
-            if all(isinstance(note[name], kind) for name, kind in kinds.items()):
-                return dict(note)
+            note = parse_note(self.path.read_bytes(), _Refused)
+            if not 0 <= note.at <= _AT_MAX:
+                raise ValueError(f"{note.at} is no time")
+            return asdict(note)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError) as error:
             logger.warning("%s cannot be read: %s", self.path, error)
             return None
-        logger.warning("%s is no note on a refusal", self.path)
-        return None

@@ -252,7 +252,7 @@ class Participants:
         self.tell_waiting({name: rules.foreign_branches(doubts) for name, doubts in listed.items()})
         return self._swept(listed, rules, history, still_leading)
 
-    def clear_the_way(self, rules: AbortRules, history: History, still_leading: Callable[[], None]) -> int:
+    def sweep_held_up(self, rules: AbortRules, history: History, still_leading: Callable[[], None]) -> int:
         """As `sweep`, in those sinks alone in which something waits for what a prepared branch holds."""
         held_up = self._each(self.sinks, lambda name: self.committers[name].is_held_up())
         waiting = [name for name in self.sinks if held_up[name]]

@@ -126,6 +126,7 @@ class Preflight:
             check_empty_log(self._pipeline, markers, asked.owners(), listed)
             self._runtime.check_begun_with(history)
             return
+        # The fork first: what `check_moved_sinks` advises for another target would lead into the ancestor's.
         self._check_fork(history, identities)
         check_moved_sinks(history, markers, identities)
         asked.check_markers(history, markers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
@@ -221,25 +221,30 @@ def resolve(log: Log, checkpoint: Checkpoint, resolution: Resolution, *, only_re
         return journal.history
 
 
-def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
-    """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
+def remove_sinks(pipeline: Job, sinks: Sequence[str], reason: str) -> int:
+    """Finish what is decided, sweep everything, then put on the record that `sinks` leave the pipeline.
 
-    `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises
+    `pipeline` has the old settings, the sinks among them: one that was removed before would join again. So those that a
+    program has together, the two of windows say, leave together. Returns how many branches were aborted. Raises
     `RepairNeededError` while a lost branch of the decided epoch waits for its replay.
     """
     require_reason(reason)
-    if sink not in {part.name for part in pipeline.sinks}:
-        raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
+    for sink in sinks:
+        if sink not in {part.name for part in pipeline.sinks}:
+            raise ConfigurationError(
+                f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings."
+            )
     with _held(pipeline) as coordinator, coordinator.engine.annotate_errors():
         swept = coordinator.finish()
         history = coordinator.journal.history
         if history.pending is not None:
             raise RepairNeededError(
-                f"sink {sink!r} cannot be removed: branches of a decided epoch wait for their repair",
+                f"{' and '.join(map(repr, sinks))} cannot be removed: branches of the decided epoch wait for repair",
                 epoch=history.pending.epoch,
                 remedy="start the pipeline once with the old settings; then remove the sink.",
             )
-        coordinator.journal.append(RecordKind.REMOVAL, removal_of(history, sink, swept, reason))
+        for sink in sinks:
+            coordinator.journal.append(RecordKind.REMOVAL, removal_of(history, sink, swept, reason))
         return swept
 
 

@@ -1,7 +1,7 @@
 """The rows and changes of one epoch: the functions are run over its events, and events that they refuse are found.
 
 An epoch is run as if nothing were refused. Where something is, all of it is dropped and the epoch is run once more,
-each event so that it alone can be undone (`Guard`): with events that are decoded once more, since a
+each event so that it alone can be undone (`EventGuard`): with events that are decoded once more, since a
 function may have changed them. A source that cannot decode again is run like that from the start, if there are dead
 letters.
 
@@ -29,6 +29,7 @@ from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.refusals import error_of, error_of_many, placed, placed_between
 from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
 from tpc.coordinator.service.state.epoch_state import EpochState
+from tpc.coordinator.service.state.kept import KeptObject
 from tpc.coordinator.service.state.window_state import WindowState
 from tpc.errors import ConfigurationError, DataError
 from tpc.history import History
@@ -79,7 +80,7 @@ class Computation:
         self._misused = misused
         self._history = history
         self._cancellation = cancellation
-        self._rows = cut.rows
+        self._came = cut.came
         self._decided_letters = decided_letters
         self._remembered: dict[str, Callable[[], CutEvents]] = {}
         """What gives the events once more, by the name of their source."""
@@ -96,7 +97,7 @@ class Computation:
         letters = {COUNT: len(self._refused)} if self.has_letters else {}
         late = [each.late_in_epoch() for each in self._program.states if isinstance(each, WindowState)]
         windows = {"late": sum(late)} if late else {}
-        return {"rows": self._rows, **letters, **windows, **counts_of(self._program.timed)}
+        return {"rows": self._came, **letters, **windows, **counts_of(self._program.timed)}
 
     def placed(self, error: DataError) -> DataError:
         """An error of a row that comes once the events are gone, with the positions that they were read between."""
@@ -161,17 +162,17 @@ class Computation:
         program, letters = self._program, self._program.dead_letters
         for state in program.states:
             state.begin(self._epoch, time.watermark_ms, time.reached_ms, self._lives.get(state.name))
-        kept = [state for state in program.states if isinstance(state, EpochState)]
+        kept = [state for state in program.states if isinstance(state, EpochState | KeptObject)]
         if letters is not None and guarded is None:
             for each in kept:
-                each.notice_gone()
+                each.notice_unkept()
         out = Output(program.made_by_functions, self._epoch, time.watermark_ms, self._misused)
         refused = None if letters is None else _refused(events)
-        guard = None if guarded is None else Guard(program.states, out, refused, guarded.checks)
+        guard = None if guarded is None else EventGuard(program.states, out, refused, guarded.checks)
         try:
             wanted = self._cancellation.raise_if_cancelled
             firings = Firings(
-                program.passes, program.states, out, time, is_guarded=guard is not None, require_wanted=wanted
+                program.passes, program.states, out, time, is_guarded=guard is not None, raise_if_cancelled=wanted
             )
             run_functions(
                 program.functions,
@@ -182,10 +183,10 @@ class Computation:
                 guard,
                 time=time,
                 firings=firings,
-                require_wanted=wanted,
+                raise_if_cancelled=wanted,
             )
             for each in kept:
-                each.require_none_gone()
+                each.require_none_unkept()
             made: Made = out.batches()
             made += self._changes()
         except DataError as error:
@@ -197,16 +198,17 @@ class Computation:
         self._refused = refused or ()
         if letters is not None and refused:
             if self._decided_letters is None:  # of a decided epoch they are as many as they are
-                letters.refuse_too_many(refused, self._rows, self._history)
-            made += [(len(program.made_by_functions), batch) for batch in letters.batches(refused)]
+                letters.refuse_too_many(refused, self._came, self._history)
+            made += [(program.letters_number, batch) for batch in letters.batches(refused)]
         return made
 
     def _changes(self) -> Made:
         program = self._program
-        first = len(program.writings) - len(program.states) - len(program.logged)
-        changed = [(number, state.changes()) for number, state in enumerate(program.states, first)]
-        for number, (state, logged) in enumerate(program.logged, first + len(program.states)):
-            changed += [(number, batch) for batch in state.logged(self._positions.get(logged.log_name))]
+        of_states = enumerate(program.states, program.first_state_number)
+        changed = [(number, state.changes()) for number, state in of_states]
+        of_changelogs = enumerate(program.changelogs, program.first_state_number + len(program.states))
+        for number, (state, logged) in of_changelogs:
+            changed += [(number, batch) for batch in state.logged(self._positions.get(logged.changelog_name))]
         return [(number, batch) for number, batch in changed if batch.num_rows]
 
 
@@ -228,11 +230,11 @@ _LOOK_S = 0.05
 """So long they may take: a function that needs long for each gets fewer at once."""
 
 
-def _wanted() -> None:
+def _never_cancelled() -> None:
     pass
 
 
-class Guard:
+class EventGuard:
     """Runs a function for one event so that what it has done for that event alone can be undone.
 
     That costs much for each event, so an epoch is first run without it. `refused` gets the events that were refused;
@@ -313,11 +315,11 @@ def run_functions(
     events: Mapping[str, CutEvents],
     states: Sequence[KeyedState],
     out: Output,
-    guard: Guard | None = None,
+    guard: EventGuard | None = None,
     *,
     time: EpochTime = NO_EPOCH_TIME,
     firings: Firings | None = None,
-    require_wanted: Callable[[], None] = _wanted,
+    raise_if_cancelled: Callable[[], None] = _never_cancelled,
 ) -> None:
     """Run all of them over an epoch's `events`, by the name of their source; nothing, without events and firings.
 
@@ -333,7 +335,7 @@ def run_functions(
     lives_from = _bounded(time, events) if expiring else {}
     newest = {name: max(at) for name, at in lives_from.items() if at}
     for function in functions:
-        require_wanted()
+        raise_if_cancelled()
         firing = None if firings is None else firings.of(function)
         watermark = Watermark(time) if firing is None else firing.watermark
         if firing is not None:
@@ -355,9 +357,9 @@ def run_functions(
             elif expiring:
                 before = watermark.before_each(source.name, len(came), came.times)
                 times: Sequence[int | None] = lives_from.get(source.name) or [None] * len(came)
-                _run_each(function, came, _Told(expiring, times, before, firing), guard, out, require_wanted)
+                _run_each(function, came, _Told(expiring, times, before, firing), guard, out, raise_if_cancelled)
             else:
-                _run_each(function, came, None, guard, out, require_wanted)
+                _run_each(function, came, None, guard, out, raise_if_cancelled)
         if firing is not None:
             firing.leave(function)
     _tell(expiring, None, None)
@@ -388,7 +390,7 @@ def _tell(states: Sequence[KeyedState], event_ms: int | None, watermark_ms: int 
 
 
 def _run_many(
-    function: Function, events: Sequence[CutEvents], guard: Guard | None, out: Output, *arguments: Any
+    function: Function, events: Sequence[CutEvents], guard: EventGuard | None, out: Output, *arguments: Any
 ) -> None:
     if guard is not None:
         guard.run_many(function, events, *arguments)
@@ -405,9 +407,9 @@ def _run_each(
     function: Function,
     events: CutEvents,
     told: _Told | None,
-    guard: Guard | None,
+    guard: EventGuard | None,
     out: Output,
-    require_wanted: Callable[[], None],
+    raise_if_cancelled: Callable[[], None],
 ) -> None:
     """One by one, the states being told the time of each, and the watermark."""
     first, step = 0, _FIRST_AT_ONCE
@@ -431,7 +433,7 @@ def _run_each(
                 index = some.stop - length_hint(rest) - 1
                 raise error_of(Refusal(events.source, events.origin(index), function.name, error)) from error
         out.settle()
-        require_wanted()
+        raise_if_cancelled()
         first = some.stop
         step = min(4 * step, AT_ONCE) if monotonic() - began_s < _LOOK_S / 4 else max(1, step // 4)
 

@@ -122,7 +122,9 @@ class CutEvents(list[Any]):
     def _times(self, part: Part, kept: Sequence[int], time: EventTime) -> tuple[Sequence[int], Sequence[int]]:
         events = part.events if len(kept) == len(part.events) else [part.events[index] for index in kept]
         with suppress(Exception):  # one by one it shows which it was
-            return checked_times(list(map(time, events)), self.source), kept
+            answers = list(map(time, events))
+            if len(answers) == len(events):  # a StopIteration, out of a `next` without a default, ends them before
+                return checked_times(answers, self.source), kept
         times, timed = list[int](), list[int]()
         for index in kept:
             try:

@@ -46,7 +46,7 @@ class Cut:
     time: EpochTime = NO_EPOCH_TIME
 
     @property
-    def rows(self) -> int:
+    def came(self) -> int:
         """How many events there are, refused ones among them."""
         return sum(each.came for each in self.events.values())
 

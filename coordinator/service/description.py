@@ -20,7 +20,7 @@ from tpc.coordinator.service.peer_shards import STATES_FOLDER, PeerShards
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.sink_rows import changes_of, columns_of
-from tpc.coordinator.service.state.lost_stores import LoggedState, require_kept, require_there
+from tpc.coordinator.service.state.lost_stores import LoggedState, require_store, require_there
 from tpc.coordinator.service.state.sink import StateSink
 from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.coordinator.service.windows import Calls, Shape, Windows, plan_of
@@ -308,10 +308,10 @@ class Description(Job):
 
     def require_states(self, history: History) -> None:
         """See `Job.require_states`."""
-        for _, logged in self._states.logged:
+        for _, logged in self._states.changelogs:
             require_there(history, logged)
-        for sink in self._states.unlogged:
-            require_kept(history, sink)
+        for sink in self._states.without_changelog:
+            require_store(history, sink)
 
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""
@@ -326,22 +326,21 @@ class Description(Job):
         return [*self._writings, *letters, *self._states.writings()]
 
     def _program(self) -> Program:
+        keeps_shares = self._shard is not None and self._states.states
         return Program(
-            self._inputs,
-            self._functions,
-            self._states.states,
-            self._all_writings(),
-            None if self._offsets_sink is None else self._offsets_sink.name,
-            self.unrouted_is_error,
-            self._peer_shards(),
-            TopicPartitions(self._directory / STATES_FOLDER)
-            if self._shard is not None and self._states.states
-            else None,
-            self._states.logged,
-            self._states.unlogged,
-            frozenset(self._retired),
-            self._dead_letters,
-            self._states.timed,
+            inputs=self._inputs,
+            functions=self._functions,
+            states=self._states.states,
+            writings=self._all_writings(),
+            offsets_sink=None if self._offsets_sink is None else self._offsets_sink.name,
+            unrouted_is_error=self.unrouted_is_error,
+            peer_shards=self._peer_shards(),
+            topic_partitions=TopicPartitions(self._directory / STATES_FOLDER) if keeps_shares else None,
+            changelogs=self._states.changelogs,
+            without_changelog=self._states.without_changelog,
+            retired=frozenset(self._retired),
+            dead_letters=self._dead_letters,
+            timed=self._states.timed,
         )
 
     def _peer_shards(self) -> PeerShards:
@@ -359,15 +358,15 @@ def _on_record(source: Source) -> InputRecord:
 
 
 class DeclaredStates:
-    """In the order in which they were said. `timed`: those that fire; `logged`: those with a changelog; `unlogged`: the
-    stores of others.
+    """In the order in which they were said. `timed`: those that fire; `changelogs`: those with a changelog;
+    `without_changelog`: the stores of the others.
     """
 
     def __init__(self) -> None:
         self.states: list[KeyedState] = []
         self.timed: list[Timed] = []
-        self.logged: list[tuple[KeyedState, LoggedState]] = []
-        self.unlogged: list[StateSink] = []
+        self.changelogs: list[tuple[KeyedState, LoggedState]] = []
+        self.without_changelog: list[StateSink] = []
         self._stores: list[Sink] = []
         self._changelogs: list[Sink] = []
 
@@ -376,16 +375,16 @@ class DeclaredStates:
         self.states.append(state)
         self._stores.append(sink)
         if changelog is None:
-            self.unlogged.append(sink)
+            self.without_changelog.append(sink)
             return
-        if any(logged.changelog.target == changelog.target for _, logged in self.logged):
+        if any(logged.changelog.target == changelog.target for _, logged in self.changelogs):
             raise ConfigurationError(
                 f"{changelog.target} is the changelog of two states",
                 sink=sink.name,
                 remedy="give each state a topic of its own: its keys are all that compaction looks at.",
             )
         self._changelogs.append(changelog.sink(sink.name))
-        self.logged.append((state, LoggedState(sink, changelog, self._changelogs[-1].name)))
+        self.changelogs.append((state, LoggedState(sink, changelog, self._changelogs[-1].name)))
 
     @property
     def names(self) -> set[str]:

@@ -161,7 +161,7 @@ class Firing:
         time: EpochTime,
         *,
         is_guarded: bool,
-        require_wanted: Callable[[], None],
+        raise_if_cancelled: Callable[[], None],
     ) -> None:
         self.watermark = Watermark(time)
         self.failed: Exception | None = None
@@ -170,7 +170,7 @@ class Firing:
         self._states = [state for state in states if state.follows_time]
         self._out = out
         self._reached_ms = time.reached_ms
-        self._require_wanted = require_wanted
+        self._raise_if_cancelled = raise_if_cancelled
         self._guarded: list[Undoable] = [out, *states] if is_guarded else []
         """What is looked at after each firing, so that an error names it."""
         for one in of.timed:
@@ -214,7 +214,7 @@ class Firing:
             self._fire(one, at_ms, key)
             if monotonic() >= looked_s + _LOOK_S:
                 self._out.settle()
-                self._require_wanted()
+                self._raise_if_cancelled()
                 looked_s = monotonic()
 
     def _fire(self, one: Timed, at_ms: int, key: bytes) -> None:
@@ -256,7 +256,7 @@ def _error_of(one: Timed, at_ms: int, key: bytes, error: Exception) -> DataError
     return made
 
 
-def _wanted() -> None:
+def _never_cancelled() -> None:
     pass
 
 
@@ -271,10 +271,10 @@ class Firings:
         time: EpochTime = NO_EPOCH_TIME,
         *,
         is_guarded: bool = False,
-        require_wanted: Callable[[], None] = _wanted,
+        raise_if_cancelled: Callable[[], None] = _never_cancelled,
     ) -> None:
         self._firings = [
-            (each, Firing(each, states, out, time, is_guarded=is_guarded, require_wanted=require_wanted))
+            (each, Firing(each, states, out, time, is_guarded=is_guarded, raise_if_cancelled=raise_if_cancelled))
             for each in passes
         ]
 

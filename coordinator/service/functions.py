@@ -66,6 +66,9 @@ class KeyedState(Undoable, Protocol):
     def abandon(self) -> None:
         """The epoch is aborted."""
 
+    def close(self) -> None:
+        """Let go of the store; `restore` opens it again."""
+
 
 @dataclass(frozen=True)
 class Input:

@@ -14,7 +14,7 @@ from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.running import Running
 from tpc.coordinator.service.sigterm import stop_on_sigterm
 from tpc.coordinator.service.sink_rows import contexts_of
-from tpc.coordinator.service.state.lost_stores import check_begins, rebuild_lost, require_kept
+from tpc.coordinator.service.state.lost_stores import check_begins, rebuild_lost, require_store
 from tpc.schemas import Columns
 
 
@@ -22,7 +22,7 @@ def run_as_leader(
     coordinator: Coordinator,
     program: Program,
     columns: Mapping[str, Columns],
-    every: EpochTrigger,
+    trigger: EpochTrigger,
     takeover: bool,
     until_end: bool,
     on_leading: Callable[[], object],
@@ -30,7 +30,7 @@ def run_as_leader(
     """Until SIGTERM, or until the sources' end. `on_leading` is called once others can see that this process leads."""
     directory = coordinator.checkpoint.notes
     heartbeat = HeartbeatWriter(directory)
-    cutter = Cutter(program.inputs, every, program.topic_partitions, reads_clock=program.reads_clock)
+    cutter = Cutter(program.inputs, trigger, program.topic_partitions, reads_clock=program.reads_clock)
     running = Running(coordinator, program, cutter, StopRequest(directory))
     try:
         with stop_on_sigterm(running.stop):
@@ -40,24 +40,26 @@ def run_as_leader(
             sinks = list(coordinator.participants.sinks.values())
             contexts = contexts_of(coordinator.pipeline, program.writings, sinks)
             with coordinator.engine.annotate_errors():
+                # A target that holds epochs must be there before anything is rebuilt. `recover` reads the log again.
                 coordinator.preflight.read_with_targets()
                 if program.peer_shards is not None:
                     program.peer_shards.check()
-                for _, logged in program.logged:
+                for _, logged in program.changelogs:
                     rebuild_lost(coordinator.read(), logged)
-                for sink in program.unlogged:
-                    require_kept(coordinator.read(), sink)
-            coordinator.take_over(contexts, columns)
+                for sink in program.without_changelog:
+                    require_store(coordinator.read(), sink)
+            coordinator.recover(contexts, columns)
             with coordinator.engine.annotate_errors():
                 if program.peer_shards is not None:
                     program.peer_shards.put()
-                for _, logged in program.logged:
+                for _, logged in program.changelogs:
                     check_begins(coordinator.journal.history, logged)
                 running.begin()
                 coordinator.tell_ready()
                 running.run(until_end=until_end)
     finally:
         cutter.close()
+        running.close()
         coordinator.close()
         heartbeat.end()
 

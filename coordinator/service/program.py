@@ -23,7 +23,7 @@ class Program:
     """Sources, functions, states, and where rows go. Raises `ConfigurationError` where there is nothing to do.
 
     The first writings are the user's, the last of them that of dead letters; one for each state follows, in their
-    order, then one for each changelog of a state: `logged` says of which.
+    order, then one for each changelog of a state: `changelogs` says of which.
     """
 
     inputs: Sequence[Input]
@@ -36,8 +36,8 @@ class Program:
     """The other shards, or the shards that one without must not meet."""
     topic_partitions: TopicPartitions | None = None
     """Of a shard that keeps states: how many partitions its topics have."""
-    logged: Sequence[tuple[KeyedState, LoggedState]] = ()
-    unlogged: Sequence[StateSink] = ()
+    changelogs: Sequence[tuple[KeyedState, LoggedState]] = ()
+    without_changelog: Sequence[StateSink] = ()
     """The stores of the states that have no changelog."""
     retired: frozenset[str] = frozenset()
     """Sources of before that are read no more."""
@@ -59,8 +59,17 @@ class Program:
     @property
     def made_by_functions(self) -> Sequence[ServiceWriting]:
         """The writings that functions make rows for."""
-        others = len(self.states) + len(self.logged) + (self.dead_letters is not None)
-        return self.writings[: len(self.writings) - others]
+        return self.writings[: self.first_state_number - (self.dead_letters is not None)]
+
+    @property
+    def letters_number(self) -> int:
+        """The number of the writing of dead letters, where there are some: the one after the functions'."""
+        return len(self.made_by_functions)
+
+    @property
+    def first_state_number(self) -> int:
+        """The number of the writing of the first state; one for each state follows, then one for each changelog."""
+        return len(self.writings) - len(self.states) - len(self.changelogs)
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:

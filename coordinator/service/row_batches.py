@@ -44,6 +44,7 @@ class RowBatches:
             columns[plan.digest] = pa.array(digests, mask=None if flags is None else ~flags)
         nobody = pa.nulls(rows, pa.int64())
         others = {plan.digest: nobody for number, plans in enumerate(self._plans) if number != index for plan in plans}
+        # The metadata of a state's batch says on which epoch it rests (`state/changes.py`); its writer checks that.
         return pa.RecordBatch.from_pydict(columns | others, metadata=batch.schema.metadata)
 
 

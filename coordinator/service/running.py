@@ -27,7 +27,7 @@ from tpc.coordinator.kernel.resolve_commands import resolve_command
 from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service.computing import Computation, Positions
 from tpc.coordinator.service.cutting import Cut, Cutter
-from tpc.coordinator.service.epoch_cancellation import CancellationToken, EpochAbandonedError
+from tpc.coordinator.service.epoch_cancellation import CancellationToken, EpochAbandonedError, Stop
 from tpc.coordinator.service.epoch_input import (
     SourceCut,
     TimesToLive,
@@ -55,9 +55,7 @@ from tpc.watermark import EpochTime
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1.0
-_LOOK_S = 0.1
-GIVE_UP_AFTER_S = 5.0
-"""So long a stop waits for an epoch to be computed and written that nothing has decided yet, and for upkeep."""
+_POLL_S = 0.1
 
 
 class Running:
@@ -68,12 +66,10 @@ class Running:
         self._program = program
         self._cutter = cutter
         self._batches = RowBatches(program.writings)
-        self._stop_request = stop_request
-        self._stop_asked_s: float | None = None
-        """When it was asked to, by the monotonic clock."""
+        self._stop = Stop(stop_request)
         self._misused: list[ConfigurationError] = []
         """What was raised where an `out` was used after its epoch, or by another thread."""
-        self._kept_at = self._looked_at_s = time.monotonic()
+        self._kept_at = time.monotonic()
         self._ttls_ms = {state.name: state.ttl_ms for state in program.states}
         self._lives: TimesToLive = {}
         """Of the last decided epoch."""
@@ -83,12 +79,13 @@ class Running:
 
         One that is undecided, and takes long, is given up: the next start reads its events again.
         """
-        self._ask_to_stop()
+        self._stop.ask()
         self._coordinator.engine.stopping.set()
 
-    def _ask_to_stop(self) -> None:
-        if self._stop_asked_s is None:
-            self._stop_asked_s = time.monotonic()
+    def close(self) -> None:
+        """Let go of the states' stores: what waits for Python's collector would keep their files open."""
+        for state in self._program.states:
+            state.close()
 
     # Starting --------------------------------------------------------------------------------------------------
 
@@ -97,7 +94,7 @@ class Running:
         engine = self._coordinator.engine
         failpoints.hit("recovery.reconcile", generation=engine.state.generation)
         with engine.annotate_errors():
-            self._stop_request.remove()
+            self._stop.begin()
             last, cuts = last_cuts(self._coordinator.journal.history)
             check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
         if last is not None and only_offsets_are_lost(last, engine.state.lost, self._offsets_sink()):
@@ -160,16 +157,16 @@ class Running:
         try:
             while True:
                 self._keep_up()  # a source that always has something leaves no quiet moment
-                cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
+                cut = self._cutter.next(self._stop.is_asked, self._keep_up, until_end=until_end)
                 if cut is None:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
                 lives = self._lives_in(cut.time)
                 epoch_input = epoch_input_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
-                positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
+                positions = {logged.changelog_name: logged.position(history) for _, logged in self._program.changelogs}
                 number = 0 if epoch is None else epoch + 1
                 try:
-                    with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
+                    with ReadingAhead(self._cutter.read_ahead, self._stop.is_asked) as ahead:
                         self._run(number, cut, epoch_input, positions, lives, ahead=ahead)
                 except EpochAbandonedError:
                     logger.info("epoch %d is given up: nothing of it is decided, and the next start reads it", number)
@@ -201,12 +198,12 @@ class Running:
     ) -> None:
         """One epoch; `decided` is its manifest, if it has one."""
         failpoints.hit("epoch.planned", epoch=epoch)
-        began_s, rows = time.monotonic(), cut.rows
-        cancellation = CancellationToken(self._is_abandoned if decided is None else _never)
+        began_s, came = time.monotonic(), cut.came
+        cancellation = CancellationToken(self._stop if decided is None else None)
         compute = self._computation(epoch, cut, positions, lives, cancellation, decided)
 
         def on_fed() -> None:
-            self._cutter.took(rows, time.monotonic() - began_s)
+            self._cutter.took(came, time.monotonic() - began_s)
 
         service_pass = ServicePass(
             self._context(epoch_input, positions),
@@ -225,7 +222,10 @@ class Running:
             raise
 
     def run_epoch(self, number: int, service_pass: ServicePass) -> None:
-        """Compute, write, decide and commit one epoch; a decided one is compared, and what is lost of it written."""
+        """Compute, write, decide and commit one epoch; a decided one is compared, and what is lost of it written.
+
+        The explorer overrides it, to run one epoch step by step.
+        """
         with self._coordinator.engine.epoch(number, service_pass) as epoch:
             if epoch.replay is None:
                 manifest = service_pass.write(number, epoch.generation)
@@ -275,16 +275,6 @@ class Running:
 
     # Between epochs --------------------------------------------------------------------------------------------
 
-    def _is_stopped(self) -> bool:
-        return self._stop_asked_s is not None
-
-    def _is_abandoned(self) -> bool:
-        """Whether an undecided epoch is not waited for any longer. It is asked while one is computed."""
-        now = time.monotonic()
-        if self._stop_asked_s is None and now - self._looked_at_s >= _UPKEEP_INTERVAL_S:
-            self._look_for_stop_request()
-        return self._stop_asked_s is not None and now - self._stop_asked_s >= GIVE_UP_AFTER_S
-
     def _keep_up(self) -> None:
         """Sweep if it is time to, begin a new term, and look for the words of other processes."""
         now = time.monotonic()
@@ -292,12 +282,12 @@ class Running:
             self._kept_at = now
             self._coordinator.hold()
             self._sweep_and_renew()
-            if self._is_abandoned():
+            if self._stop.is_overdue():
                 return  # the next question could meet the same silence
             if self._program.peer_shards is not None:
                 with self._coordinator.engine.annotate_errors():
                     self._program.peer_shards.renew()
-            self._look_for_stop_request()
+            self._stop.look()
 
     def _sweep_and_renew(self) -> None:
         """In a thread of its own: a stop does not wait for a sink that is silent. What it does is safe to leave."""
@@ -307,22 +297,12 @@ class Running:
         except RuntimeError:  # the process may have no more threads: then a stop waits for the sinks
             self._coordinator.engine.upkeep()
             return
-        while not call.has_ended(_LOOK_S):
-            if self._is_abandoned():
+        while not call.has_ended(_POLL_S):
+            if self._stop.is_overdue():
                 logger.warning("the service ends, and a sink has not answered the sweep: the next start sweeps")
                 return
         if call.error is not None:
             raise call.error
-
-    def _look_for_stop_request(self) -> None:
-        self._looked_at_s = time.monotonic()
-        if self._stop_asked_s is None and self._stop_request.is_made():
-            logger.info("the service is asked to stop after its current epoch")
-            self._ask_to_stop()
-
-
-def _never() -> bool:
-    return False
 
 
 # Whether a decided epoch with lost branches can be run again: its sources must be read still. Runs nothing itself.

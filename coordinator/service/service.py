@@ -26,7 +26,7 @@ from tpc.coordinator.service.leader import probe_sources, run_as_leader
 from tpc.coordinator.service.runtime import ServiceRuntime
 from tpc.coordinator.service.sink_rows import contexts_of
 from tpc.coordinator.service.standby import Standby
-from tpc.coordinator.service.state.lost_stores import look_for_lost, require_kept
+from tpc.coordinator.service.state.lost_stores import look_for_lost, require_store
 from tpc.data_status import annotate_errors, data_status
 from tpc.errors import ConfigurationError
 from tpc.parameter_types import kinds_checked
@@ -62,10 +62,10 @@ class Service(Description):
         def ask_others(_: bool) -> None:
             if program.peer_shards is not None:
                 program.peer_shards.check()
-            for _state, logged in program.logged:
+            for _state, logged in program.changelogs:
                 look_for_lost(coordinator.read(), logged)
-            for sink in program.unlogged:
-                require_kept(coordinator.read(), sink)
+            for sink in program.without_changelog:
+                require_store(coordinator.read(), sink)
 
         return Preparation(coordinator, contexts, columns, ask_others, partial(probe_sources, coordinator, program))
 
@@ -103,7 +103,7 @@ class Service(Description):
         silent for so long. SIGTERM ends it after the current epoch; an undecided
         one that takes longer than 5 s is given up, and read by the next start. Raises what ended it otherwise.
         """
-        cut = EpochTrigger.of(every)
+        trigger = EpochTrigger.of(every)
         annotating = annotate_errors(lambda error: data_status(MachineState(self.id), error))
         with Standby(self.checkpoint.notes, self.log, standby) as line:
             with annotating:
@@ -114,9 +114,9 @@ class Service(Description):
                 coordinator = self._leading()
                 listeners = listeners_of(self, self._on_complete, self._on_decision_needed, serve)
                 coordinator.observed_by(Listeners(SystemClock(), listeners))
-            takeover = takeover or standby is not None
+            takeover = takeover or standby is not None  # a standby has waited until the leader was silent
             on_leading = line.leave
-            run_as_leader(coordinator, program, columns, cut, takeover, until_end, on_leading)
+            run_as_leader(coordinator, program, columns, trigger, takeover, until_end, on_leading)
 
 
 @kinds_checked

@@ -82,7 +82,7 @@ class ServicePass(EpochPass):
         self._ahead = ahead
         self._on_fed = on_fed
         self._cancellation = cancellation
-        self._is_written = False
+        self._was_fed = False
 
     def cancel(self) -> None:
         """End the pass before its next batch."""
@@ -136,12 +136,13 @@ class ServicePass(EpochPass):
             raise self.compute.placed(error)  # noqa: B904  it is the same error
 
     def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
+        """The batches. Its end is reached once the last one is with every writer: the next epoch may be read then."""
         for number, batch in made:
             self._cancellation.raise_if_cancelled()
             yield self._batches.marked(number, batch)
         self._cancellation.raise_if_cancelled()
-        if not self._is_written:
-            self._is_written = True
+        if not self._was_fed:
+            self._was_fed = True
             if self._on_fed is not None:
                 self._on_fed()
             if self._ahead is not None:

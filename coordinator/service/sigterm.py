@@ -1,4 +1,9 @@
-"""SIGTERM asks a service to stop after its epoch. `epoch_cancellation` ends one that takes long."""
+"""SIGTERM asks a service to stop after its epoch. `epoch_cancellation` ends one that takes long.
+
+A query of Spark has a handler of its own, `coordinator/spark/sigterm.py`. Until a job runs
+`operations/supervision/job_process.py` handles the signal, and under `tpc run` `operations/commands/run_cli.py` passes
+it on.
+"""
 
 from __future__ import annotations
 

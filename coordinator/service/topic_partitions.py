@@ -13,7 +13,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tpc.errors import START_ANEW, ConfigurationError, TransientError
+from tpc.errors import START_ANEW, ConfigurationError, CorruptionError, TransientError
+from tpc.json import parse
 from tpc.support.durable_files import in_words, make_directories, replace
 
 FILE_NAME = "partitions.json"
@@ -44,7 +45,7 @@ class TopicPartitions:
     def look(self, found: Mapping[SourceTopic, int]) -> Mapping[SourceTopic, int]:
         """Raise `ConfigurationError` unless it is as it was, which is returned. Changes nothing."""
         if self._known is None:
-            self._known = _counts_of(self._file.read_text()) if self._file.exists() else {}
+            self._known = _counts_of(self._file) if self._file.exists() else {}
         changed = sorted(topic for topic, count in found.items() if self._known.get(topic, count) != count)
         if changed:
             [topic, *_] = changed
@@ -73,8 +74,16 @@ def _text_of(counts: Mapping[SourceTopic, int]) -> str:
     return json.dumps(by_source, sort_keys=True)
 
 
-def _counts_of(text: str) -> dict[SourceTopic, int]:
-    return {(source, topic): n for source, topics in json.loads(text).items() for topic, n in topics.items()}
+def _counts_of(file: Path) -> dict[SourceTopic, int]:
+    try:
+        by_source = parse(file.read_bytes())
+        return {(source, topic): int(n) for source, topics in by_source.items() for topic, n in topics.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CorruptionError(
+            f"{file}, which notes how many partitions each topic had, cannot be read: {error}",
+            remedy="put it back from a backup; or, if no topic was given partitions since the service began, remove "
+            "it: the next start notes what there is.",
+        ) from error
 
 
 def _in_words(topic: SourceTopic) -> str:

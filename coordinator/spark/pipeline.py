@@ -95,7 +95,7 @@ class Pipeline(PipelineDescription):
         try:
             ready.coordinator.lock(takeover=takeover)
             with sources_asked(ready):
-                ready.coordinator.take_over(ready.contexts, ready.columns)
+                ready.coordinator.recover(ready.contexts, ready.columns)
             with ready.coordinator.engine.annotate_errors():
                 ready.ask_others(False)
                 ready.query.start(trigger)

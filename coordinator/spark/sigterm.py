@@ -1,4 +1,7 @@
-"""Waits for the end of a query in the main thread, and lets SIGTERM stop it after its current epoch."""
+"""Waits for the end of a query in the main thread, and lets SIGTERM stop it after its current epoch.
+
+`coordinator/service/sigterm.py` does so for a service, and names who else handles the signal.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def effects(
     for key, fate in ((again, Fate.WAITING), (done, Fate.DONE)):
         if key is None:
             continue
-        if not reason:
+        if not reason.strip():
             raise ConfigurationError("a person's decision needs --reason", remedy="say who decides and why.")
         if not settle(database, key, fate, reason):
             raise ConfigurationError(

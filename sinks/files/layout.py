@@ -54,10 +54,18 @@ class Layout:
         return self.root / OWN / "identity"
 
     def known_as(self) -> str:
-        """The directory's uuid; the first call creates it. Raises `OSError`."""
+        """The directory's uuid; the first call creates it. Raises `OSError`, and `CorruptionError` for none."""
         if not self.identity.exists():
             put_if_absent(self.identity, f"{uuid.uuid4()}\n".encode())
-        return self.identity.read_text().strip()
+        text = self.identity.read_bytes().decode(errors="replace").strip()
+        try:
+            return str(uuid.UUID(text))
+        except ValueError:
+            raise CorruptionError(
+                f"{self.identity}, which tells this directory of files from others, holds no uuid: {text[:50]!r}",
+                remedy="put the file back from a backup. The records of the intent log, and savepoint.json of a "
+                "savepoint, hold the uuid too, behind `files:`.",
+            ) from None
 
     def missing(self) -> str | None:
         """What is missing, as text; None for a directory with an identity file. Raises `OSError`."""
@@ -120,7 +128,8 @@ def manifests_from_the_newest(directory: Path) -> Iterator[Path]:
     # A crash may leave a directory without the manifest it was created for: then the one before it counts.
     for millions in _subdirectories(directory):
         for thousands in _subdirectories(millions):
-            yield from sorted(thousands.glob("*.json"), reverse=True)
+            manifests = (path for path in thousands.glob("*.json") if path.stem.isdecimal())  # not a copy by hand
+            yield from sorted(manifests, reverse=True)
 
 
 def _subdirectories(directory: Path) -> list[Path]:

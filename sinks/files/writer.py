@@ -146,15 +146,15 @@ class FileWriter(Writer):
         finally:
             self._is_at_work = False
             if self._is_over:
-                self._let_go()
+                self._discard()
 
     def _undo(self) -> None:
         if self._is_at_work:
             remove(self.path)
         else:
-            self._let_go()
+            self._discard()
 
-    def _let_go(self) -> None:
+    def _discard(self) -> None:
         if self._file is not None:
             self._file.discard()
         self._encoder = None

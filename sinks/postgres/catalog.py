@@ -48,26 +48,33 @@ _UNSOUND_PARTITION = """
     SELECT c.oid::regclass::text, c.relkind FROM pg_partition_tree(%s::oid) JOIN pg_class c ON c.oid = relid
     WHERE isleaf AND (c.relpersistence <> 'p' OR c.relkind <> 'r') AND c.oid <> %s::oid ORDER BY 1 LIMIT 1
 """
-_NAME_AND_TYPE = """a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
-           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
+_BASE_TYPE = """
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE chain (oid, modifier, required) AS (
+            SELECT a.atttypid, a.atttypmod, false
+            UNION ALL SELECT d.typbasetype, d.typtypmod, chain.required OR d.typnotnull
+            FROM chain JOIN pg_type d ON d.oid = chain.oid WHERE d.typtype = 'd')
+        SELECT p.typname, p.typcategory, p.typtype, chain.modifier, chain.required
+        FROM chain JOIN pg_type p ON p.oid = chain.oid WHERE p.typtype <> 'd'
+    ) b"""
+"""The type under a column's type: a domain may be over a domain. `required`: one of the domains is NOT NULL."""
+_NAME_AND_TYPE = """a.attname, b.typname, b.typcategory, b.modifier, format_type(a.atttypid, a.atttypmod),
            CASE WHEN a.attcollation <> t.typcollation THEN
              (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
               JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = a.attcollation) END"""
 """The name of a column and what a `SqlType` is made of."""
 _COLUMNS = f"""
     SELECT {_NAME_AND_TYPE},
-           (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
+           (a.attnotnull OR b.required) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
            a.attgenerated <> '', a.attidentity = 'a',
-           (coalesce(b.typname, t.typname) IN ('text', 'varchar') OR coalesce(b.typtype, t.typtype) = 'e')
+           (b.typname IN ('text', 'varchar') OR b.typtype = 'e')
              AND coalesce((SELECT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), true)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid {_BASE_TYPE}
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _TYPES = f"""
     SELECT {_NAME_AND_TYPE}
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid {_BASE_TYPE}
     WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped
 """
 _CHANGES_ROWS = """
@@ -76,11 +83,16 @@ _CHANGES_ROWS = """
 """
 """Triggers for each row, before an insert (the three bits): PostgreSQL checks rows as these have left them."""
 _REQUIRED = f"""
-    SELECT a.attname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND (a.attnotnull OR t.typnotnull)
+    SELECT a.attname FROM pg_attribute a {_BASE_TYPE}
+    WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND (a.attnotnull OR b.required)
     AND NOT EXISTS ({_CHANGES_ROWS})
     ORDER BY a.attnum
 """
+_RULE = """
+    SELECT rulename FROM pg_rewrite
+    WHERE ev_class = %s AND ev_type IN ('2', '3') AND ev_enabled <> 'D' ORDER BY 1 LIMIT 1
+"""
+"""Of an UPDATE (2) or an INSERT (3)."""
 _UNIQUE_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
@@ -113,6 +125,12 @@ def unsound_partition(connection: BoundedConnection, table: Table) -> tuple[str,
     """The first partition that is no ordinary, logged table, and what it is; None where there is none."""
     row = connection.execute(_UNSOUND_PARTITION, [table.oid, table.oid]).fetchone()
     return None if row is None else (row[0], "a foreign table" if row[1] == "f" else "unlogged, and a crash empties it")
+
+
+def rewriting_rule(connection: BoundedConnection, table: Table) -> str | None:
+    """A rule that rewrites what is inserted or updated; None where there is none. COPY passes by all rules."""
+    row = connection.execute(_RULE, [table.oid]).fetchone()
+    return None if row is None else str(row[0])
 
 
 def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> dict[str, SqlType]:

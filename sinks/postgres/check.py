@@ -24,6 +24,7 @@ from tpc.sinks.postgres.catalog import (
     closed_sequences,
     lacks_column_privilege,
     read_table,
+    rewriting_rule,
     unsound_partition,
 )
 from tpc.sinks.postgres.column_types import remedy_for
@@ -56,6 +57,7 @@ def check(sink: PostgresSink, context: CheckContext) -> None:
             _check_columns(sink, context, table)
             if sink.merge is not None:
                 _check_key(sink, table)
+                _check_rules(connection, sink, table)
                 check_merged(connection, sink, context, table)
             check_privileges(connection, sink, sink.written(context.schema.names), table)
             _check_sharing(connection, sink, context, table)
@@ -141,6 +143,16 @@ def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
             "connect as the table's owner or as a role with BYPASSRLS.",
         )
     return table
+
+
+def _check_rules(connection: BoundedConnection, sink: PostgresSink, table: Table) -> None:
+    """Merged rows are inserted, and a rule would drop or change them unseen. COPY, for an append, passes by rules."""
+    if (rule := rewriting_rule(connection, table)) is not None:
+        raise _refuse(
+            sink,
+            f"rule {rule!r} of {sink.target!r} rewrites what is inserted or updated, also the rows of a merge",
+            f"make a trigger of it, which PostgreSQL runs for each row: then DROP RULE {rule} ON {sink.target}.",
+        )
 
 
 def _check_columns(sink: PostgresSink, context: CheckContext, table: Table) -> None:

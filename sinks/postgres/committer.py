@@ -24,7 +24,7 @@ from tpc.sinks.postgres.catalog import read_required
 from tpc.sinks.postgres.check import check, findings, identity
 from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
-from tpc.sinks.postgres.errors import asked_in_vain, said
+from tpc.sinks.postgres.errors import question_failed, said
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_hint, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
@@ -244,7 +244,7 @@ class PostgresCommitter(Committer):
         close_idle(self._sink.dsn)
 
     def _failed(self, what: str, error: psycopg.Error) -> TpcError:
-        return asked_in_vain(error, what, str(self._pipeline), self._sink.name)
+        return question_failed(error, what, str(self._pipeline), self._sink.name)
 
 
 def _in_doubt(gid: str) -> InDoubt:

@@ -87,8 +87,8 @@ def connect(dsn: str | Elsewhere, timeout_s: float) -> PooledConnection:
     settings = {
         "connect_timeout": max(2, round(timeout_s)),
         "application_name": "tpc",
-        "client_encoding": "utf8",
         **_parts(text),
+        "client_encoding": "utf8",  # rows and names are sent in it, whatever the DSN says
     }
     retrying = Retrying(
         stop=stop_after_attempt(CONNECT_ATTEMPTS) | stop_after_delay(timeout_s),

@@ -97,7 +97,7 @@ def refused_by_server(error: psycopg.Error, sink: PostgresSink) -> Configuration
     return ConfigurationError(what, sink=sink.name, remedy=remedy)
 
 
-def asked_in_vain(error: psycopg.Error, what: str, pipeline: str, sink: str) -> TpcError:
+def question_failed(error: psycopg.Error, what: str, pipeline: str, sink: str) -> TpcError:
     """What keeps the driver from an answer: a right that was taken away, which no waiting brings back, or a moment."""
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return ConfigurationError(

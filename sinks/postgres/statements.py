@@ -50,11 +50,13 @@ def create_owners(sink: PostgresSink) -> sql.Composed:
 def begin(sink: PostgresSink, handle: Handle) -> sql.Composed:
     """Start a branch's transaction, in one round trip. Time zone UTC: the CSV's timestamps are.
 
-    Texts of floats and bytes are exact, whatever the role has set: ties of a merge are decided by them.
+    What server, database, role or DSN have set changes no value: the rows are UTF-8, and an interval's text means one
+    thing. Texts of floats, bytes and dates are exact: ties of a merge are decided by them.
     """
     return sql.SQL(
         "BEGIN ISOLATION LEVEL READ COMMITTED; {limits}; {name};"
-        " SET LOCAL TimeZone = 'UTC'; SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex';"
+        " SET LOCAL TimeZone = 'UTC'; SET LOCAL client_encoding = 'UTF8'; SET LOCAL IntervalStyle = 'postgres';"
+        " SET LOCAL DateStyle = 'ISO, MDY'; SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex';"
         " SELECT set_config({setting}, {handle}, true)"
     ).format(
         limits=limits(sink),

@@ -59,14 +59,14 @@ class PostgresWriter(Writer):
             text = self._written.encoded(chosen)
         except REFUSALS as error:
             key = key_columns(connection, self._sink)
-            self._let_go()
+            self._give_back()
             raise refused_value(chosen, self._written.encoded, error, handle=self._handle, key=key) from error
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
                 copy.write(text)
         except psycopg.Error as error:
             refused = Refusal(error, connection, self._sink, self._handle).of_copy(chosen, self._written.into)
-            self._let_go()
+            self._give_back()
             raise refused from error
         self._rows += batch.num_rows
         self._size_bytes += len(text)
@@ -78,14 +78,14 @@ class PostgresWriter(Writer):
                 self._connection.execute(statements.begin(self._sink, self._handle))
                 self._written.read(self._connection)
             except psycopg.Error as error:
-                self._let_go()
+                self._give_back()
                 raise failed(error, "when a branch was begun", self._handle, self._sink) from error
             self._refuse(self._written.unfit())
         return self._connection
 
     def _refuse(self, error: TpcError | None) -> None:
         if error is not None:
-            self._let_go()
+            self._give_back()
             raise error
 
     def prepare(self) -> Committable | None:
@@ -105,9 +105,9 @@ class PostgresWriter(Writer):
             connection.execute(statements.prepare(gid))
         except psycopg.Error as error:
             refused = Refusal(error, connection, self._sink, self._handle).of_prepare()
-            self._let_go()
+            self._give_back()
             raise refused from error
-        self._let_go()
+        self._give_back()
         data = {name: self._hint[name] for name in (PREVIOUS_EPOCH, BASE) if name in self._hint}
         return Committable(self._handle, gid, self._rows, self._size_bytes, data)
 
@@ -121,7 +121,7 @@ class PostgresWriter(Writer):
         except psycopg.Error as error:
             refusal = Refusal(error, connection, self._sink, self._handle)
             refused = refusal.of_merge(self._plan, self._columns, self._rows, in_pieces=self._in_pieces)
-            self._let_go()
+            self._give_back()
             raise refused from error
 
     def _merge_staged(self, connection: PooledConnection, plan: MergePlan) -> None:
@@ -140,7 +140,7 @@ class PostgresWriter(Writer):
 
     def abort(self) -> None:
         """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be reached."""
-        self._let_go()
+        self._give_back()
         if self._maybe_prepared is None:
             return
         try:
@@ -158,7 +158,7 @@ class PostgresWriter(Writer):
         if self._ended:
             raise StateMachineError(f"branch {self._handle} was prepared, undone or failed before")
 
-    def _let_go(self) -> None:
+    def _give_back(self) -> None:
         """Give the connection back; one inside a transaction is closed there, and the server rolls back."""
         self._ended = True
         if self._connection is not None:

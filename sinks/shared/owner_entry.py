@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tpc.errors import CorruptionError
 from tpc.handles import DELIMITER
-from tpc.json import canonical, parse
+from tpc.json import canonical, parse_note
 from tpc.sink import Owner
 
 ANY_PIPELINE = f"tpc{DELIMITER}"
@@ -29,7 +29,6 @@ def to_text(owner: Owner) -> str:
 def from_text(text: str | bytes, where: str) -> Owner:
     """The inverse of `to_text`; `where` names the place in the error. Raises `CorruptionError`."""
     try:
-        value = parse(text)
-        return Owner(int(value["generation"]), str(value["nonce"]), float(value["since"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptionError(f"{where} holds no owner entry: {error!r}") from error
+        return parse_note(text, Owner)
+    except ValueError as error:
+        raise CorruptionError(f"{where} holds no owner entry: {error}") from error

@@ -136,7 +136,7 @@ class Wide:
         postgres = PostgresSink(TABLE, dsn=self.postgres.dsn, timeout_s=TIMEOUT_S)
         log, files = LocalLog(self.directory / "log"), LocalFiles(self.directory)
         made = Coordinator(PIPELINE, (kafka, postgres), log, SparkRuntime(files), EngineSettings())
-        made.take_over({sink.name: CheckContext(PIPELINE, SCHEMA, self.partitions) for sink in (kafka, postgres)}, {})
+        made.recover({sink.name: CheckContext(PIPELINE, SCHEMA, self.partitions) for sink in (kafka, postgres)}, {})
         return made, batches_of(kafka, postgres)
 
     def epoch(self, coordinator: Coordinator, batches: RowBatches, epoch: int) -> dict[str, float]:

@@ -78,7 +78,7 @@ class ClusterPipeline:
             )
             try:
                 context = CheckContext(self.id, SCHEMA, PARTITIONS)
-                made.take_over({sink.name: context for sink in self._sinks}, {})
+                made.recover({sink.name: context for sink in self._sinks}, {})
             except BaseException:
                 made.participants.close()
                 raise

@@ -47,7 +47,7 @@ class Job:
 
     def run(self) -> None:
         self.feed.epochs(1)
-        self.pipeline().start(trigger={"availableNow": True}).awaitTermination(120)
+        assert self.pipeline().start(trigger={"availableNow": True}).awaitTermination(120)
 
     @property
     def log(self) -> LocalLog:

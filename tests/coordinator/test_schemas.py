@@ -42,7 +42,7 @@ class Job:
         return pipeline
 
     def run(self, *select: str) -> None:
-        self.pipeline(select).start(trigger={"availableNow": True}).awaitTermination(120)
+        assert self.pipeline(select).start(trigger={"availableNow": True}).awaitTermination(120)
 
     def values(self) -> list[Any]:
         lines = [line for path in committed_paths(self.files) for line in Path(path).read_text().splitlines()]

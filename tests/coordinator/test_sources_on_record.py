@@ -62,7 +62,7 @@ class Job:
         return pipeline
 
     def run(self, *lines: Line) -> None:
-        self.pipeline(*lines).start(trigger={"availableNow": True}).awaitTermination(120)
+        assert self.pipeline(*lines).start(trigger={"availableNow": True}).awaitTermination(120)
 
     def ids(self, sink: str) -> list[int]:
         paths = committed_paths(self.root / "out" / sink)
@@ -177,7 +177,7 @@ def test_a_write_that_is_wanted_no_more_stays_with_a_condition_that_takes_no_row
     assert 'where="false"' in raised.value.remedy
     pipeline = job.pipeline(orders)
     pipeline.write(payments).to(FileSink(str(job.root / "out/payments"), name="payments", format="json"), where="false")
-    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
     assert (job.ids("orders"), job.ids("payments")) == ([1, 2], [101])
 
 

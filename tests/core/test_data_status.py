@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,6 +215,15 @@ def test_what_the_raiser_has_said_is_replaced_where_the_error_leaves() -> None:
     with pytest.raises(TransientError), annotate_errors(data_status_for_reader):
         raise error
     assert error.safe == "nothing was changed."
+
+
+def test_an_error_of_others_has_it_as_a_note_of_the_phase_in_which_it_leaves() -> None:
+    error: Any = OSError("no such host")
+    error.__notes__ = ["the host is named in a setting"]
+    outer, inner = annotate_errors(lambda _: "outer"), annotate_errors(lambda _: "inner")
+    with pytest.raises(OSError, match="no such host"), outer, inner:
+        raise error
+    assert error.__notes__ == ["the host is named in a setting", "Safe: outer"]
 
 
 def test_a_command_says_whether_its_record_may_be_there() -> None:

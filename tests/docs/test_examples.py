@@ -12,12 +12,12 @@ from tests.docs.examples import DOCS, EXAMPLES, load
 
 SHOWN = {
     DOCS / "tutorial-pairing.md": ("pairing", "pairing_loop"),
-    DOCS / "how-to" / "smooth-readings.md": ("moving_average", "average_over_time"),
+    DOCS / "how-to" / "smooth-readings.md": ("moving_average", "average_over_time", "average_over_time_loop"),
     DOCS / "how-to" / "keep-a-running-tally.md": ("running_tally",),
     DOCS / "how-to" / "judge-commands.md": ("commands_to_events",),
 }
 """Pages whose code is that of programs, each with theirs."""
-NO_PROGRAMS = ("sqlite_sink", "delta_sink", "valkey_sink", "chaos_orders")
+NO_PROGRAMS = ("sqlite_sink", "sqlite_source", "delta_sink", "valkey_sink", "chaos_orders")
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith(NO_PROGRAMS)]
 
 

@@ -51,7 +51,7 @@ def test_the_partitions_of_a_pass_do_not_show(
     pipeline = tpc.pipeline("cuts", checkpoint=tmp_path / "checkpoint")
     writing = pipeline.write(frame, partition_by="k") if partitioned else pipeline.write(frame)
     writing.to(PostgresSink("t", dsn=postgres.dsn, key="k", merge=MERGE, order_by="at"))
-    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
     assert stored(postgres) == EXPECTED
 
 

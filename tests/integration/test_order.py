@@ -55,7 +55,7 @@ def test_rows_of_one_key_keep_the_order_that_is_asked_for(
     writing.to(KafkaSink(topic, servers=kafka.bootstrap), select=["key", F.to_json(F.struct("number")).alias("value")])
     writing.to(PostgresSink("numbers", dsn=postgres.dsn))
     writing.to(FileSink(str(tmp_path / "files"), format="json"))
-    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
 
     lines = [line for path in committed_paths(tmp_path / "files") for line in Path(path).read_text().splitlines()]
     found = {
@@ -87,7 +87,7 @@ def test_rows_of_a_state_function_are_ordered_as_they_come(tmp_path: Path, spark
     )
     pipeline = tpc.pipeline("numbered", checkpoint=tmp_path / "checkpoint")
     pipeline.write(counted, partition_by="key", order_by="number").to(FileSink(str(tmp_path / "files"), format="json"))
-    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
     lines = [line for path in committed_paths(tmp_path / "files") for line in Path(path).read_text().splitlines()]
     found = met((row["key"], row["number"]) for row in map(json.loads, lines))
     assert found == {key: list(range(LAST)) for key in KEYS}

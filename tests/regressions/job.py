@@ -79,7 +79,7 @@ class Job:
             )
             for sink in self.sinks
         }
-        term.coordinator.take_over(contexts, {})
+        term.coordinator.recover(contexts, {})
         return term
 
 

@@ -164,7 +164,7 @@ def test_an_error_of_a_send_in_the_background_is_not_swallowed(kafka: KafkaTopic
     writer = term.writer(sink, 0, 0)
     writer.write(batch([0], word="x" * 600))
     opened: Any = writer
-    eventually(lambda: not opened._open.source.producer.flush(0.05), "the broker has answered")
+    eventually(lambda: not opened._open.initialised.producer.flush(0.05), "the broker has answered")
 
     with pytest.raises(DataError, match="does not take the row"):
         writer.write(batch([1]))

@@ -75,6 +75,7 @@ FILES = (
     "tests/docs/test_sqlite_sink.py",
     "tests/sinks/kafka/test_capacity.py",
     "tests/docs/test_valkey_sink.py",
+    "tests/sinks/kafka/test_source_kit.py",
 )
 
 

@@ -26,7 +26,7 @@ PASSWORD = "hunter2-of-the-kit"
 class DirectoryKit(SinkConformance):
     sink_class: type[DirectorySink] = DirectorySink
     secrets = (PASSWORD,)
-    deadline_s = 5.0
+    deadline_s = 20.0
     types = SPARK_TYPES
     ordered = True
     numbers = itertools.count(1)
@@ -49,7 +49,7 @@ class DirectoryKit(SinkConformance):
             file.write(PASSWORD)
             file.flush()
             os.fsync(file.fileno())
-        return self.sink_class(name, root, password=PASSWORD, timeout_s=4.0)
+        return self.sink_class(name, root, password=PASSWORD, timeout_s=15.0)  # each act is traced, beside other tests
 
     def make_sink_elsewhere(self, tmp_path: Path, name: str = "a") -> DirectorySink:
         return self.sink_in(tmp_path / "elsewhere", name)

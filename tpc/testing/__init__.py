@@ -1,6 +1,7 @@
 """For authors of sinks: the conformance kit, a reference sink to read, and what a sink guarantees in words.
 
-`TransactionalConformance` is the kit for objects that a service keeps (`tpc.make_transactional`).
+`SourceConformance` is the kit for sources (`tpc.source.Source`), `TransactionalConformance` the one for objects that a
+service keeps (`tpc.make_transactional`).
 
     from tpc.testing import SinkConformance
 
@@ -11,6 +12,7 @@ Needs pytest. See `SinkConformance` for the hooks; `tpc.testing.broken` holds si
 
 from tpc.testing.conformance import SinkConformance
 from tpc.testing.guarantee import guarantee
+from tpc.testing.source_conformance import SourceConformance
 from tpc.testing.transactional import TransactionalConformance
 
-__all__ = ["SinkConformance", "TransactionalConformance", "guarantee"]
+__all__ = ["SinkConformance", "SourceConformance", "TransactionalConformance", "guarantee"]

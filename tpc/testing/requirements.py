@@ -56,13 +56,40 @@ class Clause(str, Enum):
     HOOKS = "Hooks do what they are for, and a hook that a kit does not provide is declared with a reason."
 
 
-def refuse(wrong: str, clause: Clause, to_do: str) -> NoReturn:
+class SourceClause(str, Enum):
+    """The promises of `tpc/source.py` that the kit for sources tries."""
+
+    DESCRIPTION = "A source is a picklable description that opens nothing; its readers read."
+    POSITION = (
+        "A position names a point: a cut has returned everything before it and nothing after it, for any process."
+    )
+    AGAIN = "The same cut has the same events, in the same order; that depends on its two positions only."
+    LOST = "Nothing is skipped silently: a position that the system has lost is refused by `StateLostError`."
+    IDENTITY = (
+        "`identities` tells what the positions are valid in: another one of the same name is refused, or differs."
+    )
+    POLL = "`poll` reads at most as many events as it is asked for, waits no longer than it may, and counts rightly."
+    PARTS = "A cut has every partition, also one without events, and says which of them held no more."
+    ORIGIN = "`Part.origin` names the place of one event, the same whenever the cut is read."
+    DECODED_AGAIN = "`Part.again` is the same part, decoded again into new objects."
+    EXHAUSTED = "`is_exhausted` tells whether everything was polled that was there at the last poll."
+    SHARDS = "All shards together read everything once, and an event stays with its shard whatever is added."
+    DEADLINE = "Every call has a deadline and ends in an error of `tpc.errors`."
+    SECRETS = "Secrets are in no repr, position, identity, place or error."
+    RESOURCES = "A reader holds nothing after `close`."
+    HOOKS = "Hooks do what they are for, and a hook that a kit does not provide is declared with a reason."
+
+
+AnyClause = Clause | SourceClause
+
+
+def refuse(wrong: str, clause: AnyClause, to_do: str) -> NoReturn:
     """Fail the test that calls it."""
     __tracebackhide__ = True
     raise pytest.fail.Exception(f"{wrong}\n  Contract: {clause.value}\n  To do: {to_do}") from None
 
 
-def require(condition: bool, wrong: str, clause: Clause, to_do: str) -> None:
+def require(condition: bool, wrong: str, clause: AnyClause, to_do: str) -> None:
     """Fail the test that calls it unless `condition` holds."""
     __tracebackhide__ = True
     if not condition:
@@ -70,7 +97,7 @@ def require(condition: bool, wrong: str, clause: Clause, to_do: str) -> None:
 
 
 @contextmanager
-def no_error(doing: str, clause: Clause, to_do: str) -> Iterator[None]:
+def no_error(doing: str, clause: AnyClause, to_do: str) -> Iterator[None]:
     """Fail the test with the contract's words if the block raises."""
     __tracebackhide__ = True
     doing = doing[0].upper() + doing[1:]

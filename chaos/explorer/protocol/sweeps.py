@@ -20,7 +20,7 @@ from tpc.events import Aborted, Event, Failed, Superseded, Swept
 
 
 def is_due(acting: Acting) -> bool:
-    """Whether a sweep would find something. The shell asks every 30 s, and after a pass with repeated tasks."""
+    """Whether a sweep would find something. The engine asks every 30 s, and after a pass with repeated tasks."""
     rules = AbortRules(PIPELINE, acting.actor.state.generation, acting.actor.state.last_complete)
     try:
         return any(rules.to_abort(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks))

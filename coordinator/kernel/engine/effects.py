@@ -121,7 +121,7 @@ class EffectExecutor:
         """Watch, until `watch.end`, who leads, and whether branches of dead coordinators hold up the pass."""
         older = replace(_abort_rules(state, state.pending), scope=AbortScope.OLDER_GENERATIONS)
         history, leading = self.journal.history, self.leadership.require
-        self.watch.begin(epoch_pass, lambda: self.participants.clear_the_way(older, history, leading))
+        self.watch.begin(epoch_pass, lambda: self.participants.sweep_held_up(older, history, leading))
 
     def seen_fenced(self, error: Exception | None = None) -> Superseded | None:
         """Whether another coordinator was seen to lead, by the watch or by the `error` that ended the pass."""
@@ -159,7 +159,8 @@ class EffectExecutor:
         try:
             failpoints.hit("recovery.sweep", generation=effect.generation)
             # No error is told here, and a log may take its time: it has a deadline of its own.
-            count = self._swept(_abort_rules(state, effect.manifest), self.journal.require_leading)
+            rules, leading = _abort_rules(state, effect.manifest), self.journal.require_leading
+            count = self.participants.sweep(rules, self.journal.history, leading)
         except TransientError as error:
             if not self.may_sweep_later:
                 raise
@@ -175,15 +176,12 @@ class EffectExecutor:
             if effect.fenced:
                 self.participants.undo_own_epoch(replace(rules, scope=AbortScope.OWN_EPOCH))
             else:
-                self._swept(rules, self.leadership.require)
+                self.participants.sweep(rules, self.journal.history, self.leadership.require)
         except FencedError as error:
             return Superseded.by(error)
         except Exception:  # what has ended the epoch is what is to be raised
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()
-
-    def _swept(self, rules: AbortRules, still_leading: Callable[[], None]) -> int:
-        return self.participants.sweep(rules, self.journal.history, still_leading)
 
     def _release(self, effect: Release, _: MachineState) -> None:
         self.parked.remove()

@@ -61,7 +61,7 @@ class Engine:
 
     @property
     def generation_fields(self) -> dict[str, Any]:
-        """What the shell adds to every generation record: the sinks' identities, and the runtime's id as `query_id`."""
+        """What the engine adds to every generation record: sinks' identities, and the runtime's id as `query_id`."""
         return self.executor.puts.generation_fields
 
     @generation_fields.setter

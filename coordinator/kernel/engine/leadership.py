@@ -1,6 +1,7 @@
 """Who leads is asked of the log before an error is told: what another coordinator has done since may be its cause.
 
-Every look has a deadline. Where the log does not answer in time, leadership is unknown, and the error says so.
+What the log shows is compared in `log/fencing.py`. Every look has a deadline. Where the log does not answer in time,
+leadership is unknown, and the error says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the machine's records into the log, with what the shell adds to them: identities, times, what is carried over.
+"""Puts the machine's records into the log, with what the engine adds to them: identities, times, what is carried over.
 
 A put that was not answered is repeated, identically, until the log says its outcome.
 """
@@ -51,7 +51,7 @@ class Puts:
         self.phases = phases
         self.stopping = stopping
         self.generation_fields: dict[str, Any] = {}
-        """What the shell adds to every generation record: sinks' identities, columns, sources, the runtime's id."""
+        """What the engine adds to every generation record: sinks' identities, columns, sources, the runtime's id."""
         self.has_led = False
         """Whether a term of this coordinator is in the log."""
         self.sink_seconds: Mapping[str, Mapping[str, float]] = {}

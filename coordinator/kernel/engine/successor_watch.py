@@ -35,13 +35,13 @@ class SuccessorWatch:
         self.fenced: FencedError | None = None
         """How it was seen, in the last pass, that another coordinator leads."""
 
-    def begin(self, epoch_pass: Cancellable, clear_the_way: Callable[[], int]) -> None:
-        """Watch until `end`: cancel the pass when another coordinator leads, else `clear_the_way`."""
+    def begin(self, epoch_pass: Cancellable, sweep_held_up: Callable[[], int]) -> None:
+        """Watch until `end`: cancel the pass when another coordinator leads, else `sweep_held_up`."""
         self.fenced = None
         if self._interval_s is None:
             return
         self._is_over = threading.Event()
-        arguments = (self._interval_s, epoch_pass, clear_the_way)
+        arguments = (self._interval_s, epoch_pass, sweep_held_up)
         self._thread = threading.Thread(target=self._watch, args=arguments, name="tpc-watch", daemon=True)
         self._thread.start()
 
@@ -52,11 +52,11 @@ class SuccessorWatch:
             self._thread.join()
             self._thread = None
 
-    def _watch(self, interval_s: float, epoch_pass: Cancellable, clear_the_way: Callable[[], int]) -> None:
+    def _watch(self, interval_s: float, epoch_pass: Cancellable, sweep_held_up: Callable[[], int]) -> None:
         while not self._is_over.wait(interval_s):
             try:
                 self._leadership.require()
-                clear_the_way()
+                sweep_held_up()
             except FencedError as error:
                 self.fenced = error
                 self._cancel(interval_s, epoch_pass)

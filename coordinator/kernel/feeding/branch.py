@@ -218,6 +218,7 @@ def routed(batch: pyarrow.RecordBatch, route: RoutePlan) -> pyarrow.RecordBatch:
     digests = batch.column(route.digest)
     columns = [batch.column(wide) for wide, _ in route.columns]
     names = [output for _, output in route.columns]
+    # The metadata of a state's batch says on which epoch it rests; without it the writer could not check that.
     rows = pa.RecordBatch.from_arrays(columns, names=names, metadata=batch.schema.metadata)
     return rows if digests.null_count == 0 else rows.filter(digests.is_valid())
 

@@ -220,7 +220,7 @@ def manifest_of(
     }
     if context.letters_sink is not None:
         counts[COUNT] = sum(report.branches[context.letters_sink].rows for report in reports)
-    counts.update(runtime_counts)
+    counts.update(runtime_counts)  # of a service "rows" are its events, however many rows were made of them
     parts = parts_of(context, reports, of_driver)
     return Manifest(context.pipeline, generation, epoch, context.epoch_input, parts, counts, digest_kind, source_ids)
 

@@ -84,18 +84,18 @@ def resolve(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
         "what the sink still holds of the epoch, and `tpc status` then tells the outcome of each branch."
     )
+    these = f"the {rows} rows of epoch {epoch} in {branches} {'branch' if branches == 1 else 'branches'}"
     if accept_loss:
-        print_line(
-            f"LOST in sink {sink}: the {rows} rows of epoch {epoch} in {branches} "
-            f"{'branch' if branches == 1 else 'branches'}, but for what is committed there already."
-        )
+        print_line(f"LOST in sink {sink}: {these}, but for what is committed there already.")
+    else:
+        print_line(f"UNDONE in sink {sink}: what is prepared of {these}. They must be there by your hand.")
     if cost:
         print_line(f"{cost}.")
 
 
 def remove(
     target: Target,
-    sink: Annotated[str, typer.Argument(help="the sink that leaves the pipeline")],
+    sinks: Annotated[list[str], typer.Argument(metavar="SINK...", help="the sinks that leave the pipeline")],
     *,
     reason: Reason,
     without_sweep: Annotated[
@@ -103,24 +103,28 @@ def remove(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it.
+    """Sweep sinks and put their removal on the record; afterwards the pipeline starts without them.
 
-    Finishes what is decided, aborts what is not. Changes nothing that is committed.
+    Finishes what is decided, aborts what is not. Changes nothing that is committed. Windows of a service, and a state
+    with a changelog, are two sinks each: name both.
     """
     from tpc.coordinator.operations import actions
 
     pipeline = load_job(target)
     swept = None
     if without_sweep:
-        actions.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
+        for sink in sinks:
+            actions.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
     else:
-        swept = actions.remove_sink(pipeline, sink, reason)
+        swept = actions.remove_sinks(pipeline, sinks, reason)
     if as_json:
-        print_json({"sink": sink, "aborted": swept})
-    elif swept is None:
-        print_line(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
+        print_json({"sinks": sinks, "aborted": swept})
+        return
+    named = f"{'sink' if len(sinks) == 1 else 'sinks'} {', '.join(sinks)}"
+    if swept is None:
+        print_line(f"recorded: {named} removed. Prepared branches that are left there stay there.")
     else:
-        print_line(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
+        print_line(f"recorded: {named} removed; {swept} branches were aborted. Take that out of the pipeline now.")
 
 
 def accept_schema(

@@ -62,9 +62,12 @@ def load_job(target: str) -> Job:
             remedy="name module:function, e.g. my_job:pipeline, as the current directory has it; or install what is "
             "missing.",
         ) from error
-    except (AttributeError, ValueError) as error:
+    except TpcError:
+        raise
+    except Exception as error:  # it is the user's program: whatever it raises is told as its own
         raise ConfigurationError(
-            f"{shown(target)!r} cannot be loaded: {said(error)}", remedy="correct the module, then start it again."
+            f"{shown(target)!r} cannot be loaded: {printable(said(error), LIMIT)}",
+            remedy="correct the module, or set what it reads from the environment; then start it again.",
         ) from error
     from tpc.coordinator.kernel.job import Job
 
@@ -72,20 +75,26 @@ def load_job(target: str) -> Job:
         raise ConfigurationError(
             f"{target!r} is a {type(made).__name__}, neither a pipeline nor a service", remedy="return it unstarted."
         )
-    _known.update({"MODULE:PIPELINE": target, "MODULE:SERVICE": target})
+    _known.update({"MODULE:PIPELINE": target, "MODULE:SERVICE": target, "TARGET": target})
     with suppress(ConfigurationError):  # a pipeline may be given its checkpoint when it starts
         _known["CHECKPOINT"] = str(made.checkpoint)
     return made
 
 
+_NAME_THOSE_OF_ONE = (
+    "name the checkpoint of this pipeline, or the log of that checkpoint (--log, or TPC_LOG in the environment)."
+)
 _known: dict[str, str] = {}
 """What this process, one command, was given, by the word that stands for it in the texts of remedies."""
+_known_options: dict[str, str] = {}
+"""What goes with it in a command."""
 
 
 def filled(error: TpcError) -> TpcError:
     """The error, whose remedy names what the command was given in the place of words that stand for it."""
     for word, value in _known.items():
-        error.remedy = re.sub(rf"(?<=\s){word}(?=[\s`])", shlex.quote(value).replace("\\", r"\\"), error.remedy)
+        told = f"{shlex.quote(value)}{_known_options.get(word, '')}"
+        error.remedy = re.sub(rf"(?<=\s){word}(?=[\s`])", told.replace("\\", r"\\"), error.remedy)
     return error
 
 
@@ -122,6 +131,8 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, Checkpoint | 
         return job.log if log is None else open_log(log), job.checkpoint
     folder = Path(target).absolute()
     if log is not None:
+        _known["CHECKPOINT"] = target if is_elsewhere(target) else str(folder)
+        _known_options["CHECKPOINT"] = f" --log {shlex.quote(log)}" if shown(log) == log else " --log LOG"
         return open_log(log), files_at(target, explicit_log=True)
     if is_elsewhere(target):
         return _elsewhere(target)
@@ -193,6 +204,7 @@ def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoi
 def _require_own(target: str, checkpoint: Checkpoint, log: Log) -> None:
     """One elsewhere is not looked at, since that takes Spark. A job's may be lost, a query's `metadata` too."""
     from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
+    from tpc.coordinator.kernel.checkpoint_places import log_beside
     from tpc.coordinator.kernel.log.journal import Journal
     from tpc.coordinator.spark.local_files import LocalFiles
     from tpc.coordinator.spark.query_log import SparkLog
@@ -211,6 +223,14 @@ def _require_own(target: str, checkpoint: Checkpoint, log: Log) -> None:
             f"the checkpoint {checkpoint} is of query {query_id}, the log at {log.describe()} of query "
             f"{history.query_id}",
             pipeline=str(history.pipeline),
-            remedy="name the checkpoint of this pipeline, or the log of that checkpoint (--log, or TPC_LOG in the "
-            "environment).",
+            remedy=_NAME_THOSE_OF_ONE,
+        )
+    beside = log_beside(checkpoint)
+    own = Journal(beside).read().pipeline if beside.slots() else None
+    if own is not None and history.pipeline not in (None, own):
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint} is of pipeline {own}, the log at {log.describe()} of pipeline "
+            f"{history.pipeline}",
+            pipeline=str(history.pipeline),
+            remedy=_NAME_THOSE_OF_ONE,
         )

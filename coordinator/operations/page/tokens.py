@@ -31,6 +31,11 @@ def read_token(given: str | Elsewhere | Path | None) -> str | None:
     else:
         token, where = resolve(given), "page_token" if isinstance(given, str) else repr(given)
     token = token.strip()
+    if not token.isascii() or not token.isprintable():
+        raise ConfigurationError(
+            f"the token in {where} has characters that no header of HTTP carries unchanged",
+            remedy="make one of ASCII letters and digits: `openssl rand -hex 32`.",
+        )
     if len(token) < TOKEN_LENGTH_MIN:
         raise ConfigurationError(
             f"the token in {where} has fewer than {TOKEN_LENGTH_MIN} characters",

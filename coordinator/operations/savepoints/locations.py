@@ -5,23 +5,28 @@ What may be removed is in `retention`.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
 from tpc.coordinator.operations.savepoints.manifest import (
+    CHECKPOINT,
     DROPPED_FILE,
     FILE_NAME,
     LOG,
     SavepointManifest,
     read_manifest,
 )
-from tpc.coordinator.operations.savepoints.move_note import Move, NotedFolder, move_told
+from tpc.coordinator.operations.savepoints.move_note import MOVED_FILE, Move, NotedFolder, move_told
 from tpc.coordinator.operations.savepoints.remote import RemoteObjects, RemoteSavepoint, is_remote
 from tpc.errors import ConfigurationError
 from tpc.support import durable_files
 
+logger = logging.getLogger(__name__)
+
 _UNFINISHED = "unfinished: repeat the `tpc savepoint` that was interrupted"
+_A_LINK = "a link: what it leads to is counted, and removed, where it lies"
 _HALF_REMOVED = "removed in part: repeat the `tpc savepoints drop` that was interrupted"
 
 
@@ -53,7 +58,7 @@ class Home(ABC):
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Delete a savepoint, its manifest first: half of it is no savepoint. May be repeated."""
+        """Delete a savepoint, its manifest first: half of it is no savepoint. Not what is no part of it. Repeatable."""
 
 
 def local_folder(place: str) -> Path:
@@ -91,15 +96,17 @@ class _FolderHome(Home):
 
     def names(self) -> tuple[list[str], dict[str, str]]:
         try:
-            below = sorted(path for path in self.folder.iterdir() if path.is_dir())
+            folders = sorted(path for path in self.folder.iterdir() if path.is_dir())
         except OSError as error:
             raise ConfigurationError(
                 f"{self.folder} cannot be read: {durable_files.in_words(error)}",
                 remedy="name the folder of the savepoints.",
             ) from error
+        below = [path for path in folders if not path.is_symlink()]
         there = [path.name for path in below if (path / FILE_NAME).exists()]
         others = {path.name: _UNFINISHED for path in below if path.name not in there and (path / LOG).is_dir()}
-        return there, others | {path.name: _HALF_REMOVED for path in below if self.is_half_removed(path.name)}
+        others |= {path.name: _HALF_REMOVED for path in below if self.is_half_removed(path.name)}
+        return there, others | {path.name: _A_LINK for path in folders if path.is_symlink()}
 
     def manifest(self, name: str) -> SavepointManifest:
         return read_manifest(self.folder / name)
@@ -118,13 +125,26 @@ class _FolderHome(Home):
 
     def remove(self, name: str) -> None:
         folder = self.folder / name
+        if folder.is_symlink():
+            raise ConfigurationError(
+                f"{folder} is a link: nothing is removed through it",
+                remedy=f"name the folder itself, {folder.resolve()}. The link goes with `rm`.",
+            )
         try:
             durable_files.replace(folder / DROPPED_FILE, b"")  # whatever is in its place: a link is not followed
             durable_files.remove(folder / FILE_NAME)
             for path in folder.iterdir():
-                if path.is_dir() and not path.is_symlink():
+                if path.is_symlink():
+                    path.unlink()
+                elif path.name in (CHECKPOINT, LOG):
                     shutil.rmtree(path)
-            shutil.rmtree(folder)
+            for own in (folder / FILE_NAME, folder / MOVED_FILE, folder / DROPPED_FILE):  # this one last
+                durable_files.remove_interrupted_puts(own)
+                durable_files.remove(own)
+            if left := sorted(path.name for path in folder.iterdir()):
+                logger.warning("%s is no savepoint any more, and stays: somebody has put %s there", folder, left)
+            else:
+                folder.rmdir()
         except OSError as error:
             raise ConfigurationError(
                 f"{folder} cannot be removed: {durable_files.in_words(error)}",

@@ -22,6 +22,8 @@ from tpc.support.names_below import file_below, require_below
 
 FORMAT = 1
 FILE_NAME = "savepoint.json"
+_AT_MAX = 253_402_300_799
+"""The last second of the year 9999."""
 DROPPED_FILE = "savepoint.dropped"
 """Put before a savepoint's manifest is deleted, and deleted last: what lies beside it is rubbish."""
 CHECKPOINT, LOG = "checkpoint", "log"
@@ -130,12 +132,12 @@ def _manifest_of(body: dict[str, Any], where: str) -> SavepointManifest:
         id=_text(body["id"]),
         kind=Kind(body["kind"]),
         pipeline=PipelineId(body["pipeline"], body["incarnation"]),
-        generation=body["generation"],
-        epoch=body["epoch"],
-        made_at=body["made_at"],
-        made_by=body["made_by"],
-        state_partitions=body["state_partitions"],
-        sinks={n: SinkShown(s["identity"], s["epoch"], s["asked"]) for n, s in body["sinks"].items()},
+        generation=_number(body["generation"]),
+        epoch=_number(body["epoch"]),
+        made_at=_moment(body["made_at"]),
+        made_by=_text(body["made_by"]),
+        state_partitions=None if body["state_partitions"] is None else _number(body["state_partitions"]),
+        sinks={name: _shown(sink) for name, sink in body["sinks"].items()},
         files={
             _name(path, where): (int(file["size_bytes"]), _text(file["sha256"])) for path, file in body["files"].items()
         },
@@ -147,6 +149,23 @@ def _name(path: str, where: str) -> str:
     if require_below(path, f"the savepoint {where}").partition("/")[0] not in (CHECKPOINT, LOG) or "/" not in path:
         raise ValueError(f"{path!r} is no file of a savepoint")
     return path
+
+
+def _shown(sink: dict[str, Any]) -> SinkShown:
+    epoch = None if sink["epoch"] is None else _number(sink["epoch"])
+    return SinkShown(_text(sink["identity"]), epoch, bool(sink["asked"]))
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError("no whole number")
+    return value
+
+
+def _moment(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _AT_MAX:
+        raise TypeError("no time in seconds since 1970")
+    return float(value)
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tpc.json import parse
 from tpc.support import durable_files
 from tpc.support.names_below import file_below
 
@@ -77,7 +78,7 @@ def ended(word: dict[str, Any], at: float) -> bytes:
 def told_by(note: bytes | None) -> dict[str, Any] | None:
     """What is in a note; None where there is none, or a garbled one."""
     try:
-        found = json.loads(note or b"")
+        found = parse(note or b"")
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

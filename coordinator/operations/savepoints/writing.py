@@ -235,7 +235,7 @@ def _require_settled(history: History) -> int:
 
 # Writes the folder of one savepoint: copies of Spark's files and of the log's records, and the manifest last.
 #
-# Everything is durable before the manifest has its name. When that may be is in `making`.
+# Everything is durable before the manifest has its name.
 
 _UNFINISHED = f".{FILE_NAME}.unfinished"
 """The manifest while it has not got its name."""

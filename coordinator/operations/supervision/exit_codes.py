@@ -1,4 +1,7 @@
-"""The exit codes of a job's process: what each says to its supervisor, and which error ends with which."""
+"""The exit codes of a job's process: what each says to its supervisor, and which error ends with which.
+
+`job_process` ends with them.
+"""
 
 from __future__ import annotations
 

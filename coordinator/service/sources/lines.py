@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tpc.errors import StateLostError, TransientError
+from tpc.errors import ConfigurationError, StateLostError, TransientError
 from tpc.parameter_types import kinds_checked
 from tpc.source import Origin, Part, Source, SourceReader, decoded
 from tpc.user_code import require_plain, storable
@@ -124,7 +124,13 @@ class _LinesReader(SourceReader):
 
     def _opened(self) -> io.FileIO:
         if self._file is None:
-            self._file = io.FileIO(self._path)
+            try:
+                self._file = io.FileIO(self._path)
+            except (IsADirectoryError, ValueError) as error:
+                raise ConfigurationError(
+                    f"{self._shown} is no file: {error.strerror if isinstance(error, OSError) else error}",
+                    remedy="give LinesSource the path of a file whose lines it reads.",
+                ) from error
         return self._file
 
     def position(self) -> str:

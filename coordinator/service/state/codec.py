@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -30,6 +31,9 @@ TAG = "$"
 PLAIN = frozenset((str, int, float, bool, type(None)))
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _TEXT = frozenset((str,))
+_ESCAPED_SURROGATE = "\\ud"
+_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_COLLECTIONS = frozenset((list, tuple, set, frozenset))
 _TAGGED = f'"{TAG}'
 _TUPLE = f'{{"{TAG}tuple":'
 REMEDY = (
@@ -49,13 +53,31 @@ def encode_key(key: Any) -> bytes:
 
 
 def _encoded(value: Any, what: str, *, is_key: bool) -> bytes:
-    if type(value) is str:  # as most keys are
-        return VERSION + encode_basestring_ascii(value).encode("ascii")
     try:
-        text = _of_flat(value, is_key)
-        return VERSION + (_ENCODER.encode(_plain(value, is_key)) if text is None else text).encode("ascii")
+        if type(value) is str:  # as most keys are
+            text: str | None = encode_basestring_ascii(value)
+        else:
+            text = _of_flat(value, is_key)
+        if text is None:
+            text = _ENCODER.encode(_plain(value, is_key))
+        if not is_key and _ESCAPED_SURROGATE in text:  # one outside of the 65,536 first characters is two of them
+            _require_no_halves(value)
     except (_UnknownTypeError, ValueError, RecursionError) as error:
         raise DataError(f"a {what} of a state cannot be kept: {error}", column=what, remedy=REMEDY) from error
+    return VERSION + text.encode("ascii")
+
+
+def _require_no_halves(value: Any) -> None:
+    """Refuse text in which two surrogates stand side by side: it would come back as the one character they make."""
+    if type(value) is str:
+        if _HALVES.search(value):
+            raise ValueError("it holds text with two surrogates side by side, the halves of one character")
+    elif type(value) is dict:
+        for each in value.items():
+            _require_no_halves(each)
+    elif type(value) in _COLLECTIONS:
+        for each in value:
+            _require_no_halves(each)
 
 
 def decode(data: bytes) -> Any:

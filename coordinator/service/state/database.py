@@ -176,6 +176,8 @@ class Database:
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         [found] = connection.execute("PRAGMA user_version").fetchone()
+        if not found:  # as of a file that was emptied: SQLite takes it for a new one
+            raise self._lost("is empty, or was made by another program")
         if found != FORMAT:
             raise ConfigurationError(
                 f"the store of the state, {self.path}, has the format {found}, and this version of tpc has {FORMAT}",
@@ -201,8 +203,11 @@ class Database:
         )
 
     def _damaged(self, error: sqlite3.Error) -> StateLostError:
+        return self._lost(f"is damaged: SQLite says: {error}")
+
+    def _lost(self, what: str) -> StateLostError:
         return StateLostError(
-            f"the file of the state, {self.path}, is damaged: SQLite says: {error}",
+            f"the file of the state, {self.path}, {what}",
             sink=self.sink,
             remedy="nothing more is written to it. Stop the service and move the file aside, with those beside it that "
             "end in -wal and -shm. A state with a changelog is made again by the next start; without one, put the "

@@ -72,9 +72,10 @@ class EpochState(UndoesOneEvent):
         """What is touched, by keys that are text, as most are: an epoch names a key more than once."""
         self._first: list[bytes] | None = None
         """A heap in which all live keys are, and others; made by the epoch's first `popitem`."""
-        self._cut: dict[bytes, Change] | None = None
+        self._taken: dict[bytes, Change] | None = None
+        """The changes of the epoch, once its functions have ended and they are taken for the store; None before."""
         self._added = 0
-        """How many keys more there are after the cut."""
+        """How many keys more there are with the changes that are taken."""
 
     @property
     def rests_on(self) -> int:
@@ -109,10 +110,10 @@ class EpochState(UndoesOneEvent):
         What has ended at the watermark is gone. `reached_ms` is the watermark that the epoch's events bring; `life`
         says by which time to live its entries live, where that is not the state's own, or was another one before.
         """
-        if self._cut is None and self._touched:
+        if self._taken is None and self._touched:
             raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
-        if self._cut:
-            self._contents.fold(self.epoch, self._cut, self._added)
+        if self._taken:
+            self._contents.fold(self.epoch, self._taken, self._added)
         self._forget()
         self.epoch, self.event_ms, self._thread = epoch, None, get_ident()
         self._began_ms = self.watermark_ms
@@ -147,7 +148,7 @@ class EpochState(UndoesOneEvent):
         self._is_due = False
         entries, ends = self._of_epoch or (self._touched, self._ends)
         if watermark_ms is not None:
-            goes = self._goes if self._notices_gone else None
+            goes = self._goes if self._notices_unkept else None
             expire(entries, ends, self._contents, goes, watermark_ms=watermark_ms, ttl_ms=self.ttl_ms)
 
     # What `on_expiry` is called for; see `service.firing`.
@@ -216,7 +217,7 @@ class EpochState(UndoesOneEvent):
             self._touched[key] = Touched(GONE, True, held=held)
         else:
             value = touched.value
-            if self._notices_gone:
+            if self._notices_unkept:
                 self._goes(key, touched)
             touched.expire()
         self.fired += 1
@@ -232,7 +233,7 @@ class EpochState(UndoesOneEvent):
 
     def first_ms(self) -> int | None:
         """When the first entry ends, once the epoch is cut."""
-        return first_ms(self._contents, self._cut or {})
+        return first_ms(self._contents, self._taken or {})
 
     def count(self) -> int:
         """How many entries there are, once the epoch is cut."""
@@ -243,8 +244,8 @@ class EpochState(UndoesOneEvent):
 
         Raises `DataError` for a value that cannot be kept; nothing is changed by that.
         """
-        if self._cut is None:
-            cut, added = dict[bytes, Change](), 0
+        if self._taken is None:
+            taken, added = dict[bytes, Change](), 0
             touched = self._touched
             others = self._contents.get_all([key for key, each in touched.items() if each.held is None])
             for key in sorted(touched):
@@ -255,14 +256,14 @@ class EpochState(UndoesOneEvent):
                     raise of_key(error, self.name, key)  # noqa: B904  it is the same error
                 if change is not None:
                     self._require_time(change)
-                    cut[key] = change
+                    taken[key] = change
                     added += (change.value is not None) - (before is not None)
-            self._cut, self._added, self._thread = cut, added, 0
-        return to_batch(self._cut.values(), self.rests_on)
+            self._taken, self._added, self._thread = taken, added, 0
+        return to_batch(self._taken.values(), self.rests_on)
 
     def logged(self, position: JSONObject | None) -> list[pyarrow.RecordBatch]:
         """The same for the state's changelog, which stands at `position`; None: all that the state holds."""
-        return list(changelog_rows(self._contents, self._cut or {}, position))
+        return list(changelog_rows(self._contents, self._taken or {}, position))
 
     def abandon(self) -> None:
         """The epoch is aborted: back to where it began. The next call is `begin`."""
@@ -275,10 +276,10 @@ class EpochState(UndoesOneEvent):
 
     def _forget(self) -> None:
         """Nothing is touched, and no epoch runs."""
-        self._touched, self._named, self._first, self._cut = {}, {}, None, None
+        self._touched, self._named, self._first, self._taken = {}, {}, None, None
         self._thread, self._ends, self._is_due, self._of_epoch = 0, NO_EXPIRY, False, None
         self._added = self.fired = 0
-        self._notices_gone, self._gone = False, None
+        self._notices_unkept, self._unkept = False, None
 
     def _require_time(self, change: Change) -> None:
         if self.ttl_ms is not None and change.value is not None and change.expires_ms is None:

@@ -32,7 +32,7 @@ class KeptObject:
         self._transactional = transactional
         self._contents = MemoryContents(store)
         self._epoch = self._contents.epoch
-        self._cut: dict[bytes, Change] | None = None
+        self._taken: dict[bytes, Change] | None = None
 
     def restore(self, *, before: int | None = None) -> None:
         """Read it from the store, as it is; or as it was before an epoch that is decided and not complete."""
@@ -44,7 +44,7 @@ class KeptObject:
                 sink=self.name,
                 remedy="keep the object under a name of its own.",
             )
-        self._cut = None
+        self._taken = None
         self._transactional.restore(None if held is None else held.value)
 
     def begin(
@@ -52,9 +52,9 @@ class KeptObject:
     ) -> None:
         """Begin an epoch; the one before it, if it was cut, is decided."""
         del watermark_ms, reached_ms, life  # nothing of an object expires
-        if self._cut:
-            self._contents.fold(self._epoch, self._cut, added=0)
-        self._epoch, self._cut = epoch, None
+        if self._taken:
+            self._contents.fold(self._epoch, self._taken, added=0)
+        self._epoch, self._taken = epoch, None
         self._transactional.begin()
 
     def at(self, event_ms: int | None, watermark_ms: int | None, *, is_firing: bool = False) -> None:
@@ -62,19 +62,31 @@ class KeptObject:
 
     def changes(self) -> pyarrow.RecordBatch:
         """The cut: the whole object if it has changed, else no row. The first epoch stores it in any case."""
-        if self._cut is None:
+        if self._taken is None:
             change = Change(OBJECT_KEY, self._transactional.cut(), None)
-            self._cut = {} if change == self._contents.get(OBJECT_KEY) else {OBJECT_KEY: change}
-        return to_batch(self._cut.values(), self._contents.epoch)
+            self._taken = {} if change == self._contents.get(OBJECT_KEY) else {OBJECT_KEY: change}
+        return to_batch(self._taken.values(), self._contents.epoch)
 
     def logged(self, position: JSONObject | None) -> list[pyarrow.RecordBatch]:
         """The same for the object's changelog."""
-        return list(changelog_rows(self._contents, self._cut or {}, position))
+        return list(changelog_rows(self._contents, self._taken or {}, position))
 
     def abandon(self) -> None:
         """The epoch is aborted."""
-        self._cut = None
+        self._taken = None
         self._transactional.abandon()
+
+    def close(self) -> None:
+        """Let go of the store; `restore` opens it again."""
+        self._contents.store.close()
+
+    def notice_unkept(self) -> None:
+        """As `Transactional.notice_unkept`."""
+        self._transactional.notice_unkept()
+
+    def require_none_unkept(self) -> None:
+        """Raise `DataError` for an object that cannot be kept and was replaced before the cut."""
+        self._transactional.require_none_unkept()
 
     def begin_event(self) -> None:
         """What changes from here on is of one event, until `end_event`."""

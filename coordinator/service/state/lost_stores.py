@@ -27,7 +27,7 @@ from tpc.coordinator.service.state.sink import StateSink
 from tpc.coordinator.service.state.store import content_of as number_of
 from tpc.coordinator.service.state.store import kept_apart, owner_of
 from tpc.coordinator.service.state.writer import forget
-from tpc.errors import START_ANEW, FencedError, StateLostError
+from tpc.errors import START_ANEW, ConfigurationError, FencedError, StateLostError
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
@@ -41,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoggedState:
-    """A state that has a changelog; `sink` is its store's, `log_name` the name of the changelog's."""
+    """A state that has a changelog; `sink` is its store's, `changelog_name` the name of the changelog's."""
 
     sink: StateSink
     changelog: Changelog
-    log_name: str
+    changelog_name: str
 
     def position(self, history: History) -> JSONObject | None:
         """Where the changelog stands after the last decided epoch; None where it does not hold all of the state.
@@ -53,28 +53,33 @@ class LoggedState:
         Once it or its state was taken out on the record it does not: what follows begins in a topic of its own.
         """
         last = history.last_intent
-        if _is_of_before(history, last, self.sink.name, self.log_name):
+        if _is_of_before(history, last, self.sink.name, self.changelog_name):
             return None
         if last is not None and last in history.manifests and history.manifests[last].waits_for(self.sink.name):
             resolution = history.resolution(last, self.sink.name)
             if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
                 return None  # the state has gone on without an epoch that its changelog may hold
-        return position_of(history, self.log_name)
+        return position_of(history, self.changelog_name)
 
 
 def rebuild_lost(history: History, logged: LoggedState) -> None:
-    """Raises `StateLostError` when the changelog cannot give the state back, whether it is needed now or not."""
+    """Raises `StateLostError` when the changelog cannot give the state back, whether it is needed now or not.
+
+    And as `_require_none_of_before`.
+    """
+    _require_none_of_before(history, logged.sink)
     with closing(logged.changelog.reader()) as reader:
         reader.check(logged.position(history))
         if _is_lost(history, logged):
             _rebuild(history, logged, reader)
 
 
-def require_kept(history: History, sink: StateSink) -> None:
+def require_store(history: History, sink: StateSink) -> None:
     """Raise `StateLostError` where the store of a state without a changelog is not there, or nothing of its pipeline's.
 
-    One that shows something is compared with the log as every sink is.
+    One that shows something is compared with the log as every sink is. Raises as `_require_none_of_before` too.
     """
+    _require_none_of_before(history, sink)
     if history.pipeline is None or _identity(history, sink.name) is None:
         return
     pending, epoch = history.pending, _epoch_before(history, sink.name)
@@ -97,6 +102,28 @@ def require_kept(history: History, sink: StateSink) -> None:
     )
 
 
+def _require_none_of_before(history: History, sink: StateSink) -> None:
+    """Raise `ConfigurationError` where a state that was taken out on the record comes back with what it held then.
+
+    It has missed every event since, and no result would show it.
+    """
+    removal = history.removed.get(sink.name)
+    if removal is None or sink.name in history.sinks or history.pipeline is None:
+        return
+    with closing(sink.committer(history.pipeline)) as committer:
+        if committer.owner() is None:
+            return
+    after = "before the first epoch" if removal.after is None else f"after epoch {removal.after}"
+    raise ConfigurationError(
+        f"the state {sink.name!r} was taken out of the service on the record {after}, and {sink.path} still holds what "
+        "it held then",
+        pipeline=str(history.pipeline),
+        sink=sink.name,
+        remedy="it has missed every event since. Move the file aside, with those beside it that end in -wal and -shm: "
+        "the state begins empty. Or give the state another name.",
+    )
+
+
 def require_there(history: History, logged: LoggedState) -> None:
     """Raise `StateLostError` where the store is lost, for a command that would take an empty one for it."""
     if _is_lost(history, logged):
@@ -112,6 +139,7 @@ def check_begins(history: History, logged: LoggedState) -> None:
 
 def look_for_lost(history: History, logged: LoggedState) -> None:
     """As `rebuild_lost`, for a command that changes nothing: raises also where a start would make the state again."""
+    _require_none_of_before(history, logged.sink)
     with closing(logged.changelog.reader()) as reader:
         reader.check(logged.position(history))
         if _is_lost(history, logged):
@@ -157,9 +185,9 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
     assert history.pipeline is not None
     name, pending, epoch = logged.sink.name, history.pending, _epoch_before(history, logged.sink.name)
     before, after = logged.position(history), None
-    if pending is not None and logged.log_name in pending.sinks:
-        before = pending.sinks[logged.log_name].position_before
-        after = logged.position(history) if pending.waits_for(logged.log_name) else None
+    if pending is not None and logged.changelog_name in pending.sinks:
+        before = pending.sinks[logged.changelog_name].position_before
+        after = logged.position(history) if pending.waits_for(logged.changelog_name) else None
     logger.warning("the state %s is not there as the log says: making it again from %s", name, logged.changelog.target)
     filling = StoreFilling(logged.sink, history.pipeline)
     with filling.filled() as store:
@@ -170,7 +198,7 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
                 f"the state {name} is lost, and {logged.changelog.target} does not give back what it held",
                 pipeline=str(history.pipeline),
                 epoch=history.last_intent,
-                sink=logged.log_name,
+                sink=logged.changelog_name,
                 remedy="nothing was changed. Put the folder `state` of the service's directory back from a backup that "
                 f"is as new as the log; else {START_ANEW}, whose state begins empty.",
             )

@@ -89,31 +89,31 @@ class UndoesOneEvent:
     _ends: ExpiryHeap
     _of_epoch: tuple[MutableMapping[bytes, Touched], ExpiryHeap] | None = None
     """What is touched, and what ends, without the event at hand; None while no event can be undone."""
-    _notices_gone = False
-    _gone: DataError | None = None
+    _notices_unkept = False
+    _unkept: DataError | None = None
     """Of the first value that cannot be kept and was replaced, removed or ended before the cut, if that is noticed."""
 
-    def notice_gone(self) -> None:
+    def notice_unkept(self) -> None:
         """Until the epoch ends notice also a value that cannot be kept and is gone before the cut.
 
         Where events are run one by one, the event that has left it is refused. Where they are not, only what is left at
         the cut would be looked at, and it would depend on where the epoch is cut whether the event is refused.
         """
-        self._notices_gone = True
+        self._notices_unkept = True
 
-    def require_none_gone(self) -> None:
+    def require_none_unkept(self) -> None:
         """Raise `UnkeptValueError` where one was noticed. One event may have put it and removed it."""
-        if self._gone is not None:
-            raise self._gone
+        if self._unkept is not None:
+            raise self._unkept
 
     def _goes(self, key: bytes, touched: Touched | None) -> None:
         """Something else comes into the place of this value."""
-        if touched is None or type(touched.value) in SURELY_KEPT or touched.value is GONE or self._gone is not None:
+        if touched is None or type(touched.value) in SURELY_KEPT or touched.value is GONE or self._unkept is not None:
             return
         try:
             left(touched.value)
         except DataError as error:  # to be told at the end: the user's function may catch what it is told now
-            self._gone = of_key(error, self.name, key)
+            self._unkept = of_key(error, self.name, key)
 
     def begin_event(self) -> None:
         """What changes from here on is of one event, until `end_event`."""

@@ -66,14 +66,14 @@ class State(EpochState, MutableMapping[Any, Any]):
             self._enter()
         touched = self._named.get(key) if type(key) is str else None
         if touched is not None and touched.value is not GONE:  # no order of keys changes
-            if self._notices_gone:
+            if self._notices_unkept:
                 self._goes(self._code(key), touched)
             if self.ttl_ms is not None and touched.live_on(self._now_ms(), self.ttl_ms):
                 self._ends.add(touched.ends_ms, self._code(key))
             touched.value, touched.is_written = value, True
             return
         encoded = self._code(key)
-        if self._notices_gone:
+        if self._notices_unkept:
             self._goes(encoded, self._touched.get(encoded))
         if self._first is not None and not self._has(encoded):
             heapq.heappush(self._first, encoded)
@@ -84,14 +84,14 @@ class State(EpochState, MutableMapping[Any, Any]):
         encoded = self._code(key)
         if not self._has(encoded):
             raise KeyError(key)
-        if self._notices_gone:
+        if self._notices_unkept:
             self._goes(encoded, self._touched.get(encoded))
         self._touch(key, encoded, Touched(GONE, True))
 
     def clear(self) -> None:
         """No key is left; all keys are gone through once."""
         self._enter()
-        if self._notices_gone:
+        if self._notices_unkept:
             for key, touched in self._touched.items():
                 self._goes(key, touched)
         cleared = {key: Touched(GONE, True) for key in self._contents.sorted_keys()}
@@ -130,7 +130,7 @@ class State(EpochState, MutableMapping[Any, Any]):
     def _enter(self) -> None:
         """Before anything is read or written."""
         if get_ident() != self._thread:
-            refuse_access(self.name, self.epoch, is_cut=self._cut is not None, is_running=self._thread != 0)
+            refuse_access(self.name, self.epoch, is_cut=self._taken is not None, is_running=self._thread != 0)
         if self._is_due:
             self._expire(self.watermark_ms)
 
@@ -153,7 +153,7 @@ class State(EpochState, MutableMapping[Any, Any]):
     def _handed(self, key: Any, touched: Touched) -> Any:
         """Its value, of a state whose entries have a time to live. Raises `UnkeptValueError` with the state and key."""
         assert self.ttl_ms is not None
-        if self._notices_gone:  # the user's function may catch what it is told now
+        if self._notices_unkept:  # the user's function may catch what it is told now
             self._goes(self._code(key), touched)
         try:
             return touched.handed(self._now_ms(), self.ttl_ms)

@@ -63,7 +63,7 @@ class Timer:
         self._passed_ms: int | None = None
         """Up to where what was due has fired in the pass; None until its first event or firing of the epoch."""
         self._epoch = contents.epoch
-        self._cut: dict[bytes, Change] | None = None
+        self._taken: dict[bytes, Change] | None = None
         self._added = 0
         self._thread = 0
         """That of the running epoch; 0 outside of one."""
@@ -171,7 +171,7 @@ class Timer:
 
     def first_ms(self) -> int | None:
         """When the first of all that is pending is due, the cut of an epoch among it."""
-        return first_ms(self._contents, self._cut or {})
+        return first_ms(self._contents, self._taken or {})
 
     def count(self) -> int:
         """How many are pending, once the epoch is cut."""
@@ -199,8 +199,8 @@ class Timer:
     ) -> None:
         """Begin an epoch, in the caller's thread; the one before it, if it was cut, is decided."""
         del watermark_ms, reached_ms, life  # `open` tells the time
-        if self._cut:
-            self._contents.fold(self._epoch, self._cut, self._added)
+        if self._taken:
+            self._contents.fold(self._epoch, self._taken, self._added)
         self._forget()
         self._epoch, self._thread = epoch, get_ident()
 
@@ -222,7 +222,7 @@ class Timer:
 
     def changes(self) -> pyarrow.RecordBatch:
         """The cut: what the epoch has set, cancelled, and called. The same when it is asked again."""
-        if self._cut is None:
+        if self._taken is None:
             cut, added, value = dict[bytes, Change](), 0, encode(self.by)
             held = self._contents.get_all(self._set)
             for key in sorted(self._set):
@@ -230,12 +230,12 @@ class Timer:
                 if at_ms != (None if before is None else before.expires_ms):
                     cut[key] = Change(key, None if at_ms is None else value, at_ms)
                     added += (at_ms is not None) - (before is not None)
-            self._cut, self._added, self._thread = cut, added, 0
-        return to_batch(self._cut.values(), self._contents.epoch)
+            self._taken, self._added, self._thread = cut, added, 0
+        return to_batch(self._taken.values(), self._contents.epoch)
 
     def logged(self, position: JSONObject | None) -> Sequence[pyarrow.RecordBatch]:
         """The same for its changelog, which stands at `position`; None: all that is pending."""
-        return list(changelog_rows(self._contents, self._cut or {}, position))
+        return list(changelog_rows(self._contents, self._taken or {}, position))
 
     def abandon(self) -> None:
         """The epoch is aborted."""
@@ -262,7 +262,7 @@ class Timer:
 
     def _forget(self) -> None:
         self._set, self._before, self._due, self._upto_ms = {}, None, [], None
-        self._cut, self._added, self._thread, self._is_open, self.fired = None, 0, 0, False, 0
+        self._taken, self._added, self._thread, self._is_open, self.fired = None, 0, 0, False, 0
         self._now_ms = self._event_ms = self._watermark_ms = self._passed_ms = None
 
     def _put(self, key: bytes, at_ms: int | None) -> None:

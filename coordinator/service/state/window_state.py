@@ -61,7 +61,7 @@ class WindowState(State):
     def late_in_epoch(self) -> int:
         """How many came too late in an epoch, once it is cut."""
         key = encode_key(LATE)
-        changed, before = (self._cut or {}).get(key), self._contents.get(key)
+        changed, before = (self._taken or {}).get(key), self._contents.get(key)
         if changed is None:
             return 0
         total: int = decode(changed.value or b"") - (0 if before is None else decode(before.value or b""))

@@ -35,16 +35,16 @@ class StateWriter(Writer):
     def __init__(self, sink: StateSink, handle: Handle, hint: JSONObject) -> None:
         self.sink = sink
         self.handle = handle
-        self.after: int = hint["after"]
+        self.applied_before: int = hint["after"]
         self._rests_on: int | None = None
         self._batches: list[pyarrow.RecordBatch] = []
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take changes. Raises `DataError` for rows that are none."""
         on = changes.rests_on(batch)
-        if on not in (None, self.after):
+        if on not in (None, self.applied_before):
             raise HistoryMismatchError(
-                f"the state in memory rests on epoch {on}, and the store {self.sink.path} is at {self.after}",
+                f"the state in memory rests on epoch {on}, and the store {self.sink.path} is at {self.applied_before}",
                 epoch=self.handle.epoch,
                 sink=self.sink.name,
                 remedy="restart: the state is read from its store then.",
@@ -68,7 +68,7 @@ class StateWriter(Writer):
         finally:
             database.close()
         known = {} if self._rests_on is None else {"rests_on": self._rests_on}
-        data: JSONObject = {"after": self.after, **known}
+        data: JSONObject = {"after": self.applied_before, **known}
         size_bytes = sum(batch.nbytes for batch in self._batches)
         return Committable(self.handle, str(self.handle), rows.num_rows, size_bytes, data)
 

@@ -53,7 +53,7 @@ class TransactionCommitter(Committer):
         self._client = TransactionClient(sink.connection, sink.timeout_s)
         self._cluster = KafkaCluster(self._client)
         self._markers = Markers(self._cluster, self._client, pipeline, sink.name)
-        self._open = OpenTransactions(self._cluster, self._client, sink.timeout_s)
+        self._open = TransactionListing(self._cluster, self._client, sink.timeout_s)
         self._owners = Owners(self._cluster, self._client, sink.marker_topic)
         self._shown = ShownMarkers(
             self._client,
@@ -254,7 +254,7 @@ class KafkaCommitter(TransactionCommitter):
 # it is not in the id.
 
 
-class OpenTransactions:
+class TransactionListing:
     """Lists them, with retries for `timeout_s`. Calls raise `TransientError`."""
 
     def __init__(self, cluster: KafkaCluster, client: TransactionClient, timeout_s: float) -> None:

@@ -28,7 +28,7 @@ from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence
 from tpc.support.deadlines import patiently, until
 
 BRIEFLY_S = 5.0
-"""How long `commit` and `abort` retry while a coordinator moves or ends a transaction; normally milliseconds."""
+"""How long `commit` and `abort` retry while Kafka moves or ends a transaction; normally milliseconds."""
 
 GONE = frozenset({NONE, "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", NOT_FOUND})
 """Answers to an abort that prove that nothing of the branch is open."""
@@ -109,9 +109,9 @@ class TransactionEnding:
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Undo branches and fence their writers.
 
-        EndTxn 5 ends exactly the transaction of a committable and raises its epoch. Of a branch in doubt only the id is
-        known, and EndTxn 3 and 4 do not raise the epoch, so that late rows would open the transaction again: these are
-        fenced. Raises `HistoryMismatchError` if a branch turns out to be committed.
+        EndTxn 5 ends exactly the transaction of a committable and raises its producer epoch. Of a branch in doubt only
+        the id is known, and EndTxn 3 and 4 do not raise that epoch, so that late rows would open the transaction again:
+        these are fenced. Raises `HistoryMismatchError` if a branch turns out to be committed.
         """
         prepared = [branch for branch in branches if isinstance(branch, Committable)]
         exact = [branch for branch in prepared if Transaction.of(branch).endtxn_version >= 5]
@@ -173,7 +173,7 @@ class TransactionEnding:
             described = patiently(lambda: self._client.describe([transactional_id]), BRIEFLY_S)
             description = described.get(transactional_id, Reply(NOT_FOUND))
             if isinstance(description, Reply):
-                told = f"the coordinator says {description} of it"
+                told = f"the transaction coordinator says {description} of it"
                 self._require_allowed(transactional_id, description, "Describe")
                 return description.name == NOT_FOUND
             if description.state == "Ongoing":
@@ -181,7 +181,7 @@ class TransactionEnding:
                 told = f"the last answer to InitProducerId, which aborts it, was {answer}"
                 self._require_allowed(transactional_id, answer, "Write")
                 return False
-            told = f"the coordinator is at {description.state}"
+            told = f"the transaction coordinator is at {description.state}"
             return description.state not in ENDING
 
         if not until(done, self._timeout_s):

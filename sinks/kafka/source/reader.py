@@ -209,14 +209,27 @@ class KafkaReader(SourceReader):
         A broker that was cut off reports an old end until it learns that there is another leader.
         """
         ends, deadline = offsets_of(end), Deadline(timeout_s)
+        if strange := ends.keys() - self._next.keys():
+            raise TransientError(
+                f"source {self._source.name!r} read {in_words(min(strange))} in that epoch, and does not find it now",
+                remedy="start again once all brokers answer: one that was cut off knows of no partition that was added "
+                "meanwhile. If it stays so, give the source the topics, and the shard, that it had.",
+            )
         while any(self._next[p] < at for p, at in ends.items()):
             if deadline.passed:
                 raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
             self._take(self._consume(10_000, _WAIT_S))
+        is_past = False
         for partition, came in self._polled.items():
             at = ends.get(partition, self._position[partition])
+            if self._next[partition] > at:
+                is_past = True
+                self._ended.pop(partition, None)
             self._polled[partition] = [m for m in came if (m.offset() or 0) < at]
             self._next[partition] = at
+        if is_past:  # the client stands after what is dropped here, and would go on there
+            with self._named():
+                self._consumer().assign(assignment(self._next))
         return self.cut()
 
     def is_ahead(self) -> bool:

@@ -25,7 +25,7 @@ class Polled(Protocol):
     """An object that is polled until it is dropped, or until there is no reference to it."""
 
     @property
-    def is_let_go(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether polling can end."""
 
     def poll_unless_used(self) -> None:
@@ -65,7 +65,7 @@ class _Poller:
         """Whether there was a producer to poll. Keeps no reference to a producer afterwards."""
         with self._lock:
             try:
-                polled = [each for each in self._polled if not each.is_let_go]
+                polled = [each for each in self._polled if not each.is_closed]
             except Exception:  # noqa: BLE001  if this thread ended, no producer would be polled any more
                 logger.exception("idle producers are not polled this time")
                 return True

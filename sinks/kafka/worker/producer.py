@@ -152,12 +152,12 @@ class InitialisedProducer:
                 ) from error
 
     @property
-    def is_let_go(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the client is gone."""
         return self._producer is None
 
-    def let_go(self) -> None:
-        """Drop the client. An open transaction stays open (measured); the coordinator of the pipeline ends it."""
+    def close(self) -> None:
+        """Let the client go. An open transaction stays open (measured); the coordinator of the pipeline ends it."""
         with self._reporting:
             self._producer = None
 

@@ -93,7 +93,7 @@ class ProducerPool:
         """Drop all waiting producers."""
         with self._lock:
             while self._ready:
-                self._ready.popleft().let_go()
+                self._ready.popleft().close()
 
     def _initialised(self) -> InitialisedProducer:
         with self._lock:
@@ -102,7 +102,7 @@ class ProducerPool:
         try:
             made.initialise(self.settings.timeout_s)
         except BaseException:
-            made.let_go()
+            made.close()
             raise
         return made
 

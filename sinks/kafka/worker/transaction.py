@@ -46,8 +46,8 @@ class OpenTransaction:
         self._prepared: Committable | None = None
         self._aborted = False
         self.flush_seconds = 0.0
-        self.source: InitialisedProducer = acquire(handle, settings, released)
-        self._client("begin_transaction", self.source.producer.begin_transaction)
+        self.initialised: InitialisedProducer = acquire(handle, settings, released)
+        self._client("begin_transaction", self.initialised.producer.begin_transaction)
 
     def partitions(self, topic: str) -> int | None:
         """How many partitions a topic has; None if there is no such topic. Raises `TransientError`.
@@ -57,7 +57,7 @@ class OpenTransaction:
         from confluent_kafka import KafkaError
 
         metadata = self._client(
-            f"topic {topic}", lambda: self.source.producer.list_topics(topic, timeout=self._settings.timeout_s)
+            f"topic {topic}", lambda: self.initialised.producer.list_topics(topic, timeout=self._settings.timeout_s)
         ).topics[topic]
         if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise self._refused(f"this user may not see topic {topic!r}")
@@ -68,34 +68,34 @@ class OpenTransaction:
 
         Raises `TransientError` if it does not shrink for the whole timeout, and the error of a refused row.
         """
-        before = len(self.source.producer)
+        before = len(self.initialised.producer)
         self._drain_to(before // 2, lambda: self.serve_reports(_REPORTS_S))
         return before
 
     def _drain_to(self, most: int, serve: Callable[[], object]) -> None:
         """Call `serve` until at most `most` rows have no answer yet; each answer restarts the deadline."""
-        fewest = len(self.source.producer)
+        fewest = len(self.initialised.producer)
         deadline = Deadline(self._settings.timeout_s)
-        while (waiting := len(self.source.producer)) > most:
+        while (waiting := len(self.initialised.producer)) > most:
             if waiting < fewest:
                 fewest, deadline = waiting, Deadline(self._settings.timeout_s)
             elif deadline.passed:
                 raise self._transient(
                     f"the brokers took no row for {self._settings.timeout_s:g} s (timeout_s), and {waiting:,} wait"
-                    f"{waiting_for(self.source.statistics)}"
+                    f"{waiting_for(self.initialised.statistics)}"
                 )
             serve()
             self._raise_failure()
 
     def serve_reports(self, wait_s: float = 0.0) -> None:
         """Handle the client's reports, waiting for them at most `wait_s`. Raises `TransientError`."""
-        self._client("produce", lambda: self.source.poll(wait_s))
+        self._client("produce", lambda: self.initialised.poll(wait_s))
 
     def send_offsets(self, offsets: list[TopicPartition], group: str) -> None:
         """Put consumer offsets of a group into the transaction. Raises `TransientError`."""
         self._client(
             f"offsets to group {group}",
-            lambda: self.source.producer.send_offsets_to_transaction(
+            lambda: self.initialised.producer.send_offsets_to_transaction(
                 offsets, group_metadata(group), self._settings.timeout_s
             ),
         )
@@ -124,21 +124,21 @@ class OpenTransaction:
         self.flush_seconds = time.perf_counter() - began
         failpoints.hit_branch("pass.flushed", self.handle)
         topic, partition = marker
-        name = str(self.source.name)
+        name = str(self.initialised.name)
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
         self.send_offsets([mark], name)
         report = self._report(produced)
-        version = self.source.broker_limits.endtxn_version
+        version = self.initialised.broker_limits.endtxn_version
         transaction = Transaction(name, report.producer_id, report.producer_epoch, version)
         self._prepared = Committable(self.handle, name, rows, size_bytes, {**transaction.data, "topics": topics})
-        self.source.let_go()
+        self.initialised.close()
         return self._prepared
 
     def _flush(self) -> None:
         """Wait until every row is acknowledged or refused; `_report` counts the acknowledged ones afterwards."""
 
         def flush() -> None:
-            self._client("flush", lambda: self.source.flush(_REPORTS_S))
+            self._client("flush", lambda: self.initialised.flush(_REPORTS_S))
 
         self._drain_to(0, flush)
         self._raise_failure()
@@ -151,28 +151,28 @@ class OpenTransaction:
         deadline = Deadline(self._settings.timeout_s)
         report = None
         while not deadline.passed:
-            self._client("statistics", lambda: self.source.poll(_STATISTICS_S))
-            if self.source.statistics is None:
+            self._client("statistics", lambda: self.initialised.poll(_STATISTICS_S))
+            if self.initialised.statistics is None:
                 continue
-            report = Report.of(self.source.statistics)
-            self.source.statistics = None
+            report = Report.of(self.initialised.statistics)
+            self.initialised.statistics = None
             if report.is_open and report.producer_id >= 0 and report.acknowledged == produced:
                 return report
         raise self._transient(f"librdkafka shows no open transaction of {produced} acknowledged rows: {report}")
 
     def _raise_failure(self) -> None:
-        if self.source.first_failure is not None:
-            raise error_of_failed_row(self.handle, self.source)
+        if self.initialised.first_failure is not None:
+            raise error_of_failed_row(self.handle, self.initialised)
 
     def refusal(self, error: Exception, key: Any) -> TpcError:
         """The error for what `produce` raised on the row with `key`. If a row was refused earlier, its error."""
         from confluent_kafka import KafkaException
 
-        if self.source.first_failure is not None:
-            return error_of_failed_row(self.handle, self.source)
+        if self.initialised.first_failure is not None:
+            return error_of_failed_row(self.handle, self.initialised)
         if isinstance(error, KafkaException):
             return error_of_row(self.handle, error.args[0], key, None)
-        return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")
+        return self._transient(f"Kafka transaction {self.initialised.name}: {reason_of(error)}")
 
     def abort(self) -> None:
         """Undo the branch, prepared or not; a second call does nothing. Raises `TransientError` if it cannot."""
@@ -195,15 +195,15 @@ class OpenTransaction:
 
         librdkafka 2.16 forgets a partition if its registration is answered after the abort has begun. Then it sends no
         EndTxn and reports success (measured: 2 in 300), and the transaction would block readers until its timeout. A
-        new epoch of the producer ends it, also if the registration arrives later. The coordinator gives a new epoch as
+        new producer epoch ends it, also if the registration arrives later. Kafka's transaction coordinator gives one as
         soon as no abort is under way. The evidence of the abort is lost then, which is safe for a branch that was never
         prepared.
         """
-        if not self.source.is_let_go:
+        if not self.initialised.is_closed:
             timeout_s = self._settings.timeout_s  # no variable for the client: it must be freed before others connect
-            self._client("abort_transaction", lambda: self.source.producer.abort_transaction(timeout_s))
-            self.source.let_go()
-        name, timeout_ms = str(self.source.name), self._settings.broker_limits.transaction_timeout_ms
+            self._client("abort_transaction", lambda: self.initialised.producer.abort_transaction(timeout_s))
+            self.initialised.close()
+        name, timeout_ms = str(self.initialised.name), self._settings.broker_limits.transaction_timeout_ms
         last = Reply(NONE)
         with closing(TransactionClient(self._settings.connection, self._settings.timeout_s)) as client:
 
@@ -217,12 +217,12 @@ class OpenTransaction:
             raise self._transient(f"Kafka did not abort the open transaction {name}: {last}")
 
     def _abort_after_failure(self) -> None:
-        """Abort without raising, so that the user sees the failure. The coordinator sweeps a branch that is left."""
+        """Abort without raising, so that the user sees the failure. The pipeline's coordinator sweeps what is left."""
         try:
             self.abort()
         except TpcError as error:
-            logger.warning("left to the sweep of the coordinator: %s", error)
-            self.source.let_go()
+            logger.warning("left to the sweep of the pipeline's coordinator: %s", error)
+            self.initialised.close()
 
     def _client(self, what: str, call: Callable[[], T]) -> T:
         """A call of confluent-kafka. A fatal error of the client is raised as SystemError, also by `poll`."""
@@ -231,7 +231,7 @@ class OpenTransaction:
         try:
             return call()
         except (KafkaException, SystemError, RuntimeError) as error:
-            told = f"Kafka transaction {self.source.name}: {what}: {reason_of(error)}"
+            told = f"Kafka transaction {self.initialised.name}: {what}: {reason_of(error)}"
             if lacks_right(error):
                 raise self._refused(told) from error
             raise self._transient(told) from error

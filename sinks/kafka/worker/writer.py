@@ -77,7 +77,7 @@ class KafkaWriter(Writer):
     @property
     def offsets(self) -> Mapping[int, tuple[int, int]]:
         """Partition -> the first and the last offset of the branch's rows, with `TransactionalSink.tells_offsets`."""
-        return {} if self._open is None else self._open.source.offsets
+        return {} if self._open is None else self._open.initialised.offsets
 
     def abort(self) -> None:
         """Undo the branch; a second call does nothing."""
@@ -91,7 +91,7 @@ class KafkaWriter(Writer):
         while row < batch.num_rows:
             end = min(row + POLL_EVERY_ROWS, batch.num_rows)
             try:
-                messages.some(transaction.source.producer.produce, row, end)
+                messages.some(transaction.initialised.producer.produce, row, end)
             except BufferError as error:  # the queue is full: 500,000 rows or 256 MiB, unless `client=` changes that
                 row = messages.refused
                 is_empty = not transaction.wait_for_room()

@@ -97,6 +97,8 @@ def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
         connection.execute(
             sql.SQL(
                 "SET statement_timeout = {}; SET TIME ZONE 'UTC'; SET default_transaction_read_only = on;"
+                "SET client_encoding = 'UTF8'; SET IntervalStyle = 'postgres'; SET DateStyle = 'ISO, MDY';"
+                "SET extra_float_digits = 1; SET bytea_output = 'hex';"  # what is read as text has one text
                 "SET row_security = off"  # rows that a policy would hide are an error
             ).format(sql.Literal(round(timeout_s * 1000)))
         )

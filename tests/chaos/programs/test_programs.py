@@ -9,6 +9,7 @@ import select
 import subprocess
 import textwrap
 from collections import Counter
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -35,9 +36,16 @@ from tpc.chaos.programs import (
     state_topic,
     unpaid_orders,
 )
-from tpc.chaos.programs.catalogue import PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
+from tpc.chaos.programs.catalogue import (
+    PROGRAMS,
+    PROGRAMS_A_DAY,
+    SERVICES_A_DAY,
+    chosen,
+    of_the_day,
+    services_of_the_day,
+)
 from tpc.chaos.programs.classified_tickets import LOST, REFUSED, Classifier
-from tpc.chaos.programs.program import EXAMPLES, check_examples
+from tpc.chaos.programs.program import EXAMPLES, Program, check_examples
 from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.errors import ConfigurationError
 
@@ -68,18 +76,22 @@ def test_a_program_stands_in_the_lists_for_newcomers(name: str, page: str) -> No
     assert f"examples/{name}.py)" in (ROOT / page).read_text()
 
 
-def test_every_program_of_spark_s_has_its_days() -> None:
+@pytest.mark.parametrize(
+    ("drawn_on", "a_day", "is_service"),
+    [(of_the_day, PROGRAMS_A_DAY, False), (services_of_the_day, SERVICES_A_DAY, True)],
+)
+def test_every_program_has_its_days(drawn_on: Callable[[date], list[Program]], a_day: int, is_service: bool) -> None:
     days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
-    drawn = [[program.name for program in of_the_day(day)] for day in days]
+    drawn = [[program.name for program in drawn_on(day)] for day in days]
     assert {name for names in drawn for name in names} == {
-        name for name, program in PROGRAMS.items() if not program.is_service
+        name for name, program in PROGRAMS.items() if program.is_service == is_service
     }
-    assert all(len(set(names)) == PROGRAMS_A_DAY for names in drawn)
+    assert all(len(set(names)) == a_day for names in drawn)
 
 
 def made_by(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The topics and tables that a program's `feed` makes; nothing is made or sent."""
-    module: Any = import_module(f"tpc.chaos.programs.{'pairing' if name == 'pairing_loop' else name}")
+    module: Any = import_module(f"tpc.chaos.programs.{name.removesuffix('_loop')}")
     made: set[str] = set()
     monkeypatch.setattr(module, "make_topics", lambda *topics, **_settings: made.update(f"topic {t}" for t in topics))
     for other in {"write_messages", "_bank", "_service", "_follower"} & vars(module).keys():

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
@@ -14,7 +15,7 @@ import pytest
 from tests.support.processes import line, python
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
 from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
-from tpc.errors import CheckpointInUseError, FencedError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError
 from tpc.support import since_boot
 
 HOLDER = """
@@ -242,3 +243,37 @@ def test_what_a_process_has_forked_does_not_hold_its_lock(tmp_path: Path) -> Non
                 os.kill(child, 0)  # it lives
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["lock", "takeover", "released"])
+@pytest.mark.parametrize("takeover", [False, True])
+def test_a_directory_in_the_place_of_a_file_of_ours_is_named(name: str, takeover: bool, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    lock = CheckpointLock(tmp_path)
+    with pytest.raises(ConfigurationError, match=f"/{name}.* cannot be used for the checkpoint") as raised:
+        lock.acquire(takeover=takeover)
+    assert "nothing rests on it" in raised.value.remedy
+    assert not list(tmp_path.glob(".*"))
+    (tmp_path / name).rmdir()
+    lock.acquire(takeover=takeover)
+    lock.release()
+
+
+def _file(root: Path) -> Path:
+    (root / "file").write_text("")
+    return root / "file"
+
+
+def _link_to_itself(root: Path) -> Path:
+    (root / "link").symlink_to(root / "link")
+    return root / "link"
+
+
+PLACES = [_file, lambda root: _file(root) / "below", _link_to_itself, lambda root: root / ("x" * 300)]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=["a file", "below a file", "a link to itself", "a long name"])
+def test_a_place_that_can_be_no_directory_is_named(place: Callable[[Path], Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be used for the checkpoint") as raised:
+        CheckpointLock(place(tmp_path) / "tpc").acquire()
+    assert "name a directory" in raised.value.remedy

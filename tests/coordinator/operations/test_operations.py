@@ -347,7 +347,7 @@ def finished(place: Place) -> Place:
 
 
 def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None:
-    assert actions.remove_sink(finished.pipeline(), "a", "moved to another team") == 1
+    assert actions.remove_sinks(finished.pipeline(), ["a"], "moved to another team") == 1
     assert len(finished.sinks["a"].aborted()) == 1
     history = Journal(finished.log).open()
     assert history.removed["a"].marker == 1
@@ -356,7 +356,7 @@ def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None
 
 def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Place) -> None:
     with pytest.raises(ConfigurationError, match="the pipeline has no sink 'z'"):
-        actions.remove_sink(finished.pipeline(), "z", "gone")
+        actions.remove_sinks(finished.pipeline(), ["z"], "gone")
 
 
 def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
@@ -369,14 +369,14 @@ def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Pl
 def test_a_command_with_the_old_settings_says_that_a_removed_sink_joins_again(
     finished: Place, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    actions.remove_sink(finished.pipeline(), "a", "moved to another team")
+    actions.remove_sinks(finished.pipeline(), ["a"], "moved to another team")
     again = called(finished, monkeypatch, command).output
     assert "sink a was removed on the record and is part of the pipeline again" in again
     assert "a was removed" not in called(finished, monkeypatch, command).output, "it did so before"
 
 
 def test_a_sink_that_has_joined_again_is_not_told_as_removed(finished: Place) -> None:
-    actions.remove_sink(finished.pipeline(), "a", "moved to another team")
+    actions.remove_sinks(finished.pipeline(), ["a"], "moved to another team")
     assert actions.status(finished.log, LocalCheckpoint(finished.checkpoint))["removed_sinks"] == {"a": 1}
     actions.recover(finished.pipeline())
     assert actions.status(finished.log, LocalCheckpoint(finished.checkpoint))["removed_sinks"] == {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tpc.coordinator.service.cut_events import CutEvents
 from tpc.coordinator.service.epoch_input import SourceCut
 from tpc.coordinator.service.functions import Input
 from tpc.coordinator.service.source_watermarks import SourceWatermarks
+from tpc.source import Part
 from tpc.sources import IterableSource
 from tpc.watermark import NO_EPOCH_TIME, NO_TIME, PartTimes, SourceClock, lowest
 
@@ -52,3 +54,13 @@ def test_an_epoch_without_events_is_expected_to_come_as_far_as_it_would_be_cut(
     watermarks = SourceWatermarks([Input(IterableSource([], name="s"), int)])
     watermarks.seek([SourceCut("s", "", "", clock=SourceClock(290, {"0": 301, "1": 290}))], NO_EPOCH_TIME)
     assert watermarks.watermark_ms([came], [is_exhausted]) == reached_ms
+
+
+def test_an_event_at_the_limit_is_not_too_far_ahead_and_the_one_after_it_is() -> None:
+    watermarks = SourceWatermarks([Input(IterableSource([], name="s"), int, ahead_max_ms=100)], wall_s=lambda: 1.0)
+    limit_ms = 1_100
+    events = CutEvents("s", [Part("0", [limit_ms, limit_ms + 1], is_ended=True)], int)
+    clocks = watermarks.cut([events])
+    [told] = clocks.epoch.sources
+    assert (told.limit_ms, told.too_far) == (limit_ms, 1)
+    assert clocks.sources[0].time_ms == limit_ms

@@ -47,7 +47,7 @@ def test_where_a_source_begins_that_could_begin_elsewhere_is_an_epoch_of_its_own
     numbers.start_varies = True
     cutter = cutter_of(numbers, rows=2)
     first = cut(cutter)
-    assert (first.rows, [(source.start, source.end) for source in first.sources]) == (0, [("0", "0")])
+    assert (first.came, [(source.start, source.end) for source in first.sources]) == (0, [("0", "0")])
     assert cut(cutter).events == {"values": [0, 1]}
     assert cut(cutter_of(numbers, rows=2, ends=first.sources)).events == {"values": [0, 1]}
 
@@ -179,7 +179,7 @@ def test_a_position_that_moved_without_events_is_recorded_once_after_a_pause(
     source.moves = 1
     assert cutter.next(after(9), lambda: None, until_end=False) is None
     monkeypatch.setattr(cutting, "QUIET_S", 0.0)
-    assert cut(cutter).rows == 0
+    assert cut(cutter).came == 0
     assert cutter.next(after(9), lambda: None, until_end=False) is None
 
 
@@ -188,7 +188,7 @@ def test_a_run_to_the_end_records_it_as_its_last_epoch() -> None:
     cutter = cutter_of(source, rows=2)
     source.moves = 1
     made = cutter.next(after(9), lambda: None, until_end=True)
-    assert made is not None and made.rows == 0
+    assert made is not None and made.came == 0
     assert cutter.next(after(9), lambda: None, until_end=True) is None
 
 

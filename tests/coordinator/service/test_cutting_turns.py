@@ -39,6 +39,7 @@ class Told(IterableSource):
 
     is_ahead = False
     is_closed = False
+    confirmed = 0
 
     def __init__(self, values: Iterable[object], name: str, polls: list[Poll]) -> None:
         super().__init__(values, name=name)
@@ -55,7 +56,10 @@ class Told(IterableSource):
         def close() -> None:
             self.is_closed = True
 
-        made.poll, made.close = told, close  # type: ignore[method-assign]
+        def confirm() -> None:
+            self.confirmed += 1
+
+        made.poll, made.close, made.confirm = told, close, confirm  # type: ignore[method-assign]
         made.is_ahead = lambda: self.is_ahead  # type: ignore[method-assign]
         return made
 
@@ -93,7 +97,7 @@ def test_a_source_is_asked_for_what_is_left_of_an_epoch_and_none_for_nothing() -
     cutter = cutter_of(Told(range(7), "a", polls), Told(range(9), "b", polls), Told([0], "c", polls), rows=10)
     made = cut(cutter)
     assert made is not None
-    assert ([(name, rows) for name, rows, _ in polls], made.rows) == ([("a", 10), ("b", 3)], 10)
+    assert ([(name, rows) for name, rows, _ in polls], made.came) == ([("a", 10), ("b", 3)], 10)
 
 
 def test_the_last_event_of_an_epoch_is_asked_for_too() -> None:
@@ -174,7 +178,7 @@ def test_a_service_that_is_to_stop_cuts_no_epoch_of_positions() -> None:
     cutter = cutter_of(source, rows=2)
     assert cutter.next(lambda: True, lambda: None, until_end=False) is None
     first = cut(cutter)
-    assert first is not None and first.rows == 0
+    assert first is not None and first.came == 0
 
 
 def test_every_source_is_let_go_of() -> None:
@@ -187,3 +191,23 @@ def test_an_epoch_whose_sources_are_all_retired_has_no_events_to_hand_over() -> 
     retired = SourceCut("a", "3", "3").retired()
     made = Cut({}, (retired,))
     assert (made.take(), made.take()) == ({}, {})
+
+
+# Before the decision -------------------------------------------------------------------------------------------------
+
+
+def test_a_source_is_asked_to_confirm_an_epoch_that_has_moved_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, quiet = Told(range(9), "busy", []), Told(range(1), "quiet", [])
+    cutter = cutter_of(busy, quiet, rows=2)
+    for reader in cutter._readers:
+        monkeypatch.setattr(reader, "identities", lambda: {"": "1"})
+    for epoch in range(1, 6):
+        made = cutter.next(looking(9), lambda: None, until_end=True)
+        assert made is not None
+        before = busy.confirmed, quiet.confirmed
+        if confirm := cutter.confirmation():
+            confirm()
+        asked = busy.confirmed - before[0], quiet.confirmed - before[1]
+        moved = tuple(int(epoch == 1 or source.start != source.end) for source in made.sources)
+        assert asked == moved  # the first epoch records where they begin
+    assert moved == (1, 0)

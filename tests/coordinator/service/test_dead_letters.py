@@ -17,7 +17,7 @@ from tests.coordinator.service.dead_letter_program import WAYS, Letters
 from tests.coordinator.service.program import Die, Numbers
 from tests.support.each_step import each_step
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.service.computing import Guard
+from tpc.coordinator.service.computing import EventGuard
 from tpc.errors import ConfigurationError, DataError, TransientError
 from tpc.manifest import Manifest
 from tpc.sources import IterableSource
@@ -154,7 +154,7 @@ def test_without_a_refused_event_no_function_is_run_twice_and_nothing_is_guarded
 
     letters = Letters(tmp_path)
     letters.write(events_of(["fine", "decode", "time"] * 5))
-    monkeypatch.setattr(Guard, "run", never)
+    monkeypatch.setattr(EventGuard, "run", never)
     letters.run()
     assert len(letters.written("rows")) == 10
 

@@ -19,7 +19,7 @@ from tpc import failpoints
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.stop_request import StopRequest
-from tpc.coordinator.service import running
+from tpc.coordinator.service import epoch_cancellation, running
 from tpc.coordinator.service.cutting import Cutter
 from tpc.coordinator.service.epoch_size import FIRST_EVENTS, EpochSize, size_of
 from tpc.coordinator.service.epoch_trigger import EpochTrigger
@@ -106,7 +106,7 @@ def test_reading_ahead_keeps_to_the_bound_and_leaves_each_source_its_own_turn(tm
         cutter.read_ahead(never)
         cut = cutter.next(never, lambda: None, until_end=True)
         assert cut is not None
-        assert 10 <= cut.rows <= 11
+        assert 10 <= cut.came <= 11
         assert source.asked >= epoch
 
 
@@ -281,7 +281,8 @@ def test_a_decided_epoch_is_read_again_whole_whatever_the_bounds_are_now(every: 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "GIVE_UP_AFTER_S", 0.2)
+    monkeypatch.setattr(epoch_cancellation, "GIVE_UP_AFTER_S", 0.2)
+    monkeypatch.setattr(epoch_cancellation, "_LOOK_INTERVAL_S", 0.1)
     monkeypatch.setattr(running, "_UPKEEP_INTERVAL_S", 0.1)
 
 

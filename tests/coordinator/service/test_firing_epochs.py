@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tpc
-from tests.coordinator.service.program import Die
+from tests.coordinator.service.program import STEPS, Die, die
 from tests.coordinator.service.test_timers_and_cut import losing
 from tests.coordinator.service.test_times_of_a_service import manifests
 from tests.coordinator.service.timeouts import Clock, Timeouts, each_kind
-from tpc.coordinator.service import firing, leader, running
+from tpc.coordinator.service import epoch_cancellation, firing, leader
 from tpc.coordinator.service.cutting import Cutter
 from tpc.coordinator.service.epoch_input import time_of
 from tpc.coordinator.service.epoch_trigger import EpochTrigger
@@ -115,6 +115,29 @@ def test_a_takeover_whose_clock_is_behind_fires_what_was_due_and_waits_for_the_r
 
 
 @each_kind
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("later_s", [0.0, 1_000.0], ids=["at once", "when more is due"])
+def test_an_epoch_of_firings_alone_that_ends_at_any_step_fires_each_timer_once(
+    later_s: float, step: str, kind: Any, clock: Clock, tmp_path: Path
+) -> None:
+    timeouts = Timeouts(tmp_path, "clock", kind)
+    timeouts.does = lambda timer, event, out: timer.set(event[0], after=tpc.seconds(event[1]))
+    timeouts.told = lambda key, at_ms, out: None if "again" in key else timeouts.timer.set(f"{key} again", after=1.0)
+    timeouts.events = [("a", 10), ("b", 10), ("c", 500)]
+    timeouts.run(3)
+    clock.now_s += 10
+    dies: Any = {step.replace(".", "_"): die}
+    with pytest.raises(Die, match=step):
+        timeouts.run(**dies)
+    clock.now_s += later_s
+    timeouts.run()
+    for clock.now_s in (1_000_000.0, 2_000_000.0):
+        timeouts.run()
+    assert [key for key, _ in timeouts.rows("fired")] == ["a", "a again", "b", "b again", "c", "c again"]
+    assert [key for key, _ in timeouts.rows("came")] == ["a", "b", "c"]
+
+
+@each_kind
 def test_what_waits_by_event_time_is_told_once_when_nothing_comes_any_more(
     kind: Any, clock: Clock, tmp_path: Path
 ) -> None:
@@ -193,7 +216,7 @@ def test_the_rows_of_many_firings_become_columns_meanwhile(tmp_path: Path, monke
 
 
 def test_a_stop_does_not_wait_for_many_firings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "GIVE_UP_AFTER_S", 0.0)
+    monkeypatch.setattr(epoch_cancellation, "GIVE_UP_AFTER_S", 0.0)
     monkeypatch.setattr(firing, "_LOOK_S", 0.0)
     timeouts = many(tmp_path, 1_000)
     called: list[Any] = []

@@ -138,7 +138,10 @@ def made(
 
 
 def time_of(event: Came) -> int:
-    return event.does.time_ms if event.refused != "time" else -(10**30)
+    """Of one that has none it is beyond all years, or it is the first of no times: a `StopIteration`."""
+    if event.refused != "time":
+        return event.does.time_ms
+    return -(10**30) if event.does.time_ms % 2 else next(iter(list[int]()))
 
 
 def work(state: Any, event: Came, out: Any) -> None:
@@ -269,6 +272,48 @@ def test_a_value_that_cannot_be_kept_refuses_its_event_though_it_is_gone_before_
     service.write("rows", {"does": str}).to(rows)
     service.dead_letters_to(dead, max_share=1.0)
     service.run(every=10, until_end=True)
+    written = {name: pq.read_table(tmp_path / name).to_pylist() for name in ("rows", "dead")}
+    assert written["rows"] == [{"does": "goes"}]
+    assert len(written["dead"]) == 1
+
+
+def met(kept: tpc.Transactional[Any]) -> None:
+    with suppress(Exception):
+        kept.value.append(1)
+    kept.value = [1]
+
+
+REPLACES: dict[str, Callable[[tpc.Transactional[Any]], object]] = {
+    "replaced": lambda kept: setattr(kept, "value", [1]),
+    "met by a function that goes on": met,
+}
+
+
+@pytest.mark.parametrize("every", [1, 10], ids=["an epoch each", "one epoch"])
+@pytest.mark.parametrize("how", REPLACES)
+@pytest.mark.parametrize("is_in_place", [False, True], ids=["put", "in place"])
+def test_an_object_that_cannot_be_kept_refuses_its_event_though_it_is_replaced_before_the_cut(
+    is_in_place: bool, how: str, every: int, tmp_path: Path
+) -> None:
+    service = tpc.service("refused", directory=tmp_path / "service")
+    events = [Came(0, Happened("a", "unkept", 1)), Came(0, Happened("a", "goes", 2))]
+    source = service.read(Partitions(events, 1, is_fresh_again=True))
+    kept = service.keep("held", tpc.make_transactional(list[Any]()))
+
+    @service.each(source)
+    def function(event: Came, out: Any) -> None:
+        out.row("rows", {"does": event.does.does})
+        if event.does.does != "unkept":
+            REPLACES[how](kept)
+        elif is_in_place:
+            kept.value.append(lambda: None)
+        else:
+            kept.value = [lambda: None]
+
+    rows, dead = (FileSink(tmp_path / name, name=name) for name in ("rows", "dead"))
+    service.write("rows", {"does": str}).to(rows)
+    service.dead_letters_to(dead, max_share=1.0)
+    service.run(every=every, until_end=True)
     written = {name: pq.read_table(tmp_path / name).to_pylist() for name in ("rows", "dead")}
     assert written["rows"] == [{"does": "goes"}]
     assert len(written["dead"]) == 1

@@ -241,7 +241,7 @@ def test_an_epoch_is_cut_without_events_when_something_is_due_by_the_clock(trigg
     clock.now_s = 1_000.001
     made = cut_of(cutter)
     assert made is not None
-    assert (made.rows, made.time.now_ms) == (0, 1_000_001)
+    assert (made.came, made.time.now_ms) == (0, 1_000_001)
     cutter.wait_for(Soonest())
     assert cut_of(cutter) is None
 
@@ -277,7 +277,7 @@ def test_an_epoch_is_cut_without_events_when_a_source_falls_silent_and_that_make
     cutter.wait_for(Soonest(event_ms=500))
     made = cut_of(cutter, looks=50)
     assert made is not None
-    assert (made.rows, made.time.reached_ms, made.time.idle) == (0, 500, frozenset({"quiet"}))
+    assert (made.came, made.time.reached_ms, made.time.idle) == (0, 500, frozenset({"quiet"}))
     cutter.wait_for(Soonest(event_ms=501))
     assert cut_of(cutter) is None
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
+import logging
 import os
 import shutil
 import threading
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,12 @@ from tests.coordinator.kernel.test_checkpoint_lock import HOLDER
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.processes import eventually, line, python
+from tpc import failpoints
 from tpc.coordinator import EngineSettings
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.engine import Engine
 from tpc.coordinator.spark.pipeline import Pipeline
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.coordinator.spark.running_plan import running_plan
 from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, HistoryMismatchError, TransientError
 from tpc.sinks import FileSink, PostgresSink
@@ -79,6 +85,76 @@ def test_after_such_an_end_the_pipeline_starts_again_in_the_same_process(
     again = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
     assert again.awaitTermination(120)
     assert FolderSink("rows", tmp_path / "rows").values("id") == {row["id"]: 1 for row in feed.added}
+
+
+def ends(query: PipelineQuery) -> None:
+    assert query.awaitTermination(120)
+
+
+def is_stopped(query: PipelineQuery) -> None:
+    query.processAllAvailable()
+    query.stop()
+
+
+def fails(query: PipelineQuery) -> None:
+    query.processAllAvailable()
+    query._coordinator.upkeep = None  # type: ignore[method-assign,assignment]  # calling it is an error
+    with pytest.raises(TypeError):
+        query.awaitTermination(120)
+
+
+@pytest.mark.parametrize("comes_to_its_end", [ends, is_stopped, fails])
+def test_nothing_holds_a_query_that_has_ended(
+    comes_to_its_end: Callable[[PipelineQuery], None],
+    feed: Feed,
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither Python, which has a thread and a connection for it, nor the JVM: more than a megabyte of its heap."""
+    java: Any = spark.sparkContext._jvm
+    gateway: Any = spark.sparkContext._gateway
+    caplog.set_level(logging.CRITICAL, logger="tpc")  # pytest would keep the traceback of what is logged
+    called_by_java: dict[str, object] = gateway.gateway_property.pool.dict
+    before = set(called_by_java)
+
+    def run(root: Path) -> weakref.ref[PipelineQuery]:
+        trigger = {"availableNow": True} if comes_to_its_end is ends else {"processingTime": "10 milliseconds"}
+        query = pipeline_of(feed, spark, root).start(trigger=trigger)
+        comes_to_its_end(query)
+        return weakref.ref(query)
+
+    def is_let_go() -> bool:
+        gc.collect()
+        java.java.lang.System.gc()
+        return not set(called_by_java) - before
+
+    run(tmp_path / "first")  # with it Py4J begins what it needs once: its server, a connection of the JVM's finalizer
+    eventually(is_let_go, "Py4J lets the first query's function go")
+    threads = set(threading.enumerate())
+    held = run(tmp_path / "second")
+    eventually(is_let_go, "Py4J lets the function go")
+    assert held() is None
+    eventually(lambda: set(threading.enumerate()) <= threads, "no thread is left")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_whatever_is_raised_in_a_batch_ends_the_query_and_is_told_to_who_waits(
+    kind: type[BaseException], feed: Feed, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A sink that calls `sys.exit`, say: Py4J answers Spark for an Exception alone."""
+
+    def leave(*_: object) -> None:
+        raise kind("out of a batch")
+
+    failpoints.install({"epoch.prepared": leave})
+    try:
+        query = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
+        with pytest.raises(kind, match="out of a batch"):
+            query.awaitTermination(60)
+    finally:
+        failpoints.install({})
+    assert not query.isActive
 
 
 def test_a_wait_that_fails_while_the_query_runs_stops_the_query(

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from tpc.errors import ConfigurationError, TransientError
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import CheckContext, Verdict
 from tpc.sinks.files import committed_files
+from tpc.sinks.files.layout import manifests_from_the_newest, newest_epoch, place_of
 from tpc.sinks.files.sink import FileSink
 
 JOB = PipelineId("job")
@@ -178,6 +179,26 @@ def test_check_makes_the_directories_and_leaves_nothing_else(tmp_path: Path) -> 
     check(tmp_path / "a" / "b")
     found = sorted(str(path.relative_to(tmp_path / "a" / "b")) for path in (tmp_path / "a").rglob("*"))
     assert found == [".", "_tpc", "_tpc/identity", "_tpc/manifests", "_tpc/staging"]
+
+
+@pytest.mark.parametrize("held", [b"", b"\n", b"\xff\xfe", b"\x1b]0;x\x07", b"no uuid"], ids=repr)
+def test_an_identity_that_is_none_is_named_and_no_directory_is_taken_for_another(held: bytes, tmp_path: Path) -> None:
+    check(tmp_path)
+    (tmp_path / "_tpc" / "identity").write_bytes(held)
+    committer = FileSink(tmp_path, name="files").committer(PipelineId("job"))
+    with pytest.raises(CorruptionError, match=r"_tpc/identity.*holds no uuid") as raised:
+        committer.identity()
+    assert "\x1b" not in raised.value.what
+    assert "put the file back" in raised.value.remedy
+
+
+def test_a_copy_of_a_manifest_by_hand_is_no_manifest(tmp_path: Path) -> None:
+    whole = tmp_path / place_of(7)
+    whole.parent.mkdir(parents=True)
+    for name in (whole.name, "x.json", f"{whole.stem} (copy).json"):
+        whole.with_name(name).write_text("{}")
+    assert newest_epoch(tmp_path) == 7
+    assert list(manifests_from_the_newest(tmp_path)) == [whole]
 
 
 # Another file system -------------------------------------------------------------------------------------------

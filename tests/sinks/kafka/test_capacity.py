@@ -101,7 +101,7 @@ def test_a_task_that_undoes_an_unprepared_branch_drops_its_producer_before_it_fe
     writer.write(pa.RecordBatch.from_pylist(texts("a"), schema=TEXT))
     transaction = writer._open
     assert transaction is not None
-    producer = weakref.ref(transaction.source.producer)
+    producer = weakref.ref(transaction.initialised.producer)
 
     def looks(client: TransactionClient, name: str, timeout_ms: int) -> Reply:
         there.append(producer() is not None)

@@ -81,7 +81,7 @@ def test_an_open_transaction_is_polled_while_no_rows_come(kafka: KafkaTopics, re
     branches = Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap), kafka.name("pipeline"))
     writer: Any = branches.writer()
     writer.write(pa.RecordBatch.from_pylist(texts("a"), schema=TEXT))
-    reports.go_on(writer._open.source)
+    reports.go_on(writer._open.initialised)
     writer.write(pa.RecordBatch.from_pylist(texts("b"), schema=TEXT))
     branches.commit(writer.prepare())
     assert values(kafka.read(branches.sink.topic)) == ["a", "b"]  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def test_a_producer_that_waits_is_polled_while_the_next_cannot_be_made(mortal: K
         assert not next_one.done()
         with pytest.raises(TransientError, match="no producer id"):
             next_one.result()
-    waiting.let_go()
+    waiting.close()
 
 
 def test_a_producer_that_was_not_initialised_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,13 +113,13 @@ def test_a_producer_that_was_not_initialised_is_let_go(monkeypatch: pytest.Monke
     pool = ProducerPool(Term(PipelineId("job"), 1, "a"), settings_of("127.0.0.1:1", timeout_s=0.2))
     with pytest.raises(TransientError):
         pool.top_up()
-    assert [each.is_let_go for each in made] == [True]
+    assert [each.is_closed for each in made] == [True]
 
 
 def test_nothing_is_polled_of_a_producer_that_was_let_go(kafka: KafkaTopics, reports: Reports) -> None:
     made = initialised(kafka)
     reports.go_on(made)
-    made.let_go()
+    made.close()
     told = reports.taken[str(made.name)]
     other = initialised(kafka)
     reports.go_on(other)
@@ -151,7 +151,7 @@ def test_reports_of_rows_come_from_one_thread_at_a_time(kafka: KafkaTopics, monk
     assert len(made.producer) == 0
     assert not together.is_set()
     made.producer.abort_transaction(DEADLINE_S)
-    made.let_go()
+    made.close()
 
 
 def test_what_a_poll_in_the_background_raised_is_raised_to_the_user(
@@ -171,7 +171,7 @@ def test_what_a_poll_in_the_background_raised_is_raised_to_the_user(
     with pytest.raises(ValueError, match="of a report"):
         made.poll(0)
     made.poll(0)
-    made.let_go()
+    made.close()
 
 
 def test_one_thread_polls_all(kafka: KafkaTopics, reports: Reports) -> None:
@@ -180,4 +180,4 @@ def test_one_thread_polls_all(kafka: KafkaTopics, reports: Reports) -> None:
         reports.go_on(each)
     assert [thread.name for thread in threading.enumerate()].count("kafka-idle-polling") == 1
     for each in several:
-        each.let_go()
+        each.close()

@@ -16,7 +16,8 @@ from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.offsets.writer import SCHEMA
 
 ROWS_AT_MOST = 150
-"""Of a test of the kit; each row is an offset of a partition of its own."""
+"""Of a branch; each row is an offset of a partition of its own, and a later branch of a test may have it again."""
+PARTITIONS = ROWS_AT_MOST + 1
 
 
 class TestKafkaOffsetsSink(KafkaKit):
@@ -32,7 +33,7 @@ class TestKafkaOffsetsSink(KafkaKit):
     @classmethod
     def topic_name(cls, server: KafkaServer) -> str:
         """One topic for all tests, since it has many partitions; each test has a group of its own."""
-        return KafkaTopics(server.bootstrap).topic(partitions=ROWS_AT_MOST + 1)
+        return KafkaTopics(server.bootstrap).topic(partitions=PARTITIONS)
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> KafkaOffsetsSink:
         group = f"group-of-{self.pipeline_name}"
@@ -41,7 +42,7 @@ class TestKafkaOffsetsSink(KafkaKit):
         )
 
     def row(self, number: int) -> dict[str, Any]:
-        return {"topic": self.topic, "partition": number, "offset": 1_000 + number}
+        return {"topic": self.topic, "partition": number % PARTITIONS, "offset": 1_000 + number}
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, KafkaOffsetsSink)

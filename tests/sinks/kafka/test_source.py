@@ -144,6 +144,16 @@ def test_a_partition_that_ends_before_its_position_is_no_cut_that_is_read_again(
         assert events_of(reader.read_to(json.dumps({topic: {"0": 3}}), DEADLINE_S)) == ["0", "1", "2"]
 
 
+def test_a_cut_with_a_partition_that_is_not_found_now_is_refused_by_its_name(kafka: KafkaTopics) -> None:
+    """A broker that was cut off does not know of one that was added meanwhile."""
+    topic = kafka.topic("grown", partitions=1)
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        with pytest.raises(TransientError, match=r"partition 7 of topic '.*grown.*does not find it now"):
+            reader.read_to(json.dumps({topic: {"0": 0, "7": 3}}), 2.0)
+        assert reader.position() == json.dumps({topic: {"0": 0}}, separators=(",", ":"))
+
+
 def test_a_cut_is_read_again_up_to_records_that_no_reader_is_given(kafka: KafkaTopics) -> None:
     """The record of a commit has an offset of its own: the partition's end is known by where it ends."""
     topic = kafka.topic(partitions=1)

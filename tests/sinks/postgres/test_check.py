@@ -220,6 +220,21 @@ def test_a_type_that_would_be_refused_or_changed(postgres: PostgresDatabase, val
     assert type_.split("(", maxsplit=1)[0] in error.what
 
 
+def test_a_domain_over_a_domain_is_judged_by_the_type_under_both(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE DOMAIN price AS numeric(8,1); CREATE DOMAIN low AS price CHECK (value < 9)")
+    postgres.execute("CREATE DOMAIN there AS bigint NOT NULL; CREATE DOMAIN number AS there")
+    postgres.execute("CREATE TABLE t (id number, v low)")
+    fits = rows(id=pa.array([1], pa.int64()), v=pa.array([Decimal("1.5")], pa.decimal128(3, 1)))
+    sink, _ = checked(postgres, fits.schema)
+    committed(sink, branch(), fits)
+    assert postgres.execute("SELECT id, v FROM t") == [(1, Decimal("1.5"))]
+    rounded = rows(id=pa.array([1], pa.int64()), v=pa.array([Decimal("1.25")], pa.decimal128(3, 2)))
+    with pytest.raises(ConfigurationError, match="column 'v' is low and its values come as decimal128"):
+        checked(postgres, rounded.schema)
+    with pytest.raises(ConfigurationError, match="column 'id' is NOT NULL"):
+        checked(postgres, fits.select(["v"]).schema)
+
+
 def test_a_domain_is_judged_by_its_base_type(postgres: PostgresDatabase) -> None:
     postgres.execute("CREATE DOMAIN price AS numeric(8,1); CREATE TABLE t (v price)")
     fits, too_fine = (rows(v=pa.array([Decimal(1)], pa.decimal128(8, s))) for s in (1, 2))

@@ -53,6 +53,33 @@ def test_own_tables_that_were_made_unlogged_are_refused(postgres: PostgresDataba
     check(postgres, on(postgres, "t"))
 
 
+# What rewrites rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "INSERT TO t WHERE NEW.id = 1 DO INSTEAD NOTHING",
+        "INSERT TO t DO ALSO NOTIFY came",
+        "UPDATE TO t DO INSTEAD NOTHING",
+    ],
+)
+def test_a_merge_into_a_table_with_a_rule_is_refused_and_an_append_passes_by_it(
+    rule: str, postgres: PostgresDatabase
+) -> None:
+    postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY)")
+    postgres.execute(f"CREATE RULE odd AS ON {rule}")
+    merging = on(postgres, "t", key="id", merge="max")
+    with pytest.raises(ConfigurationError, match="rule 'odd' of 't' rewrites what is inserted or updated") as caught:
+        check(postgres, merging)
+    assert "DROP RULE odd ON t" in caught.value.remedy
+    sink, _ = checked(postgres, ONE.schema)
+    committed(sink, branch(), ONE)
+    assert postgres.execute("SELECT id FROM t") == [(1,)]
+    postgres.execute("ALTER TABLE t DISABLE RULE odd")
+    check(postgres, merging)
+
+
 # Foreign keys between branches -------------------------------------------------------------------------------------
 
 

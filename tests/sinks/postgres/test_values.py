@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg.conninfo import make_conninfo
 
 from tests.sinks.postgres.branches import JOB, branch, checked, committed, context, rows
 from tests.support.postgres_database import PostgresDatabase
@@ -61,6 +62,8 @@ def same(sent: Any, got: Any) -> bool:
         return (math.isnan(sent) and math.isnan(got)) or (
             sent == got and math.copysign(1, sent) == math.copysign(1, got)
         )
+    if isinstance(sent, dt.datetime) and sent.tzinfo is not None:
+        got = got.astimezone(UTC)  # Python calls an hour that comes twice unequal to the same moment in another zone
     return bool(sent == got)
 
 
@@ -89,6 +92,44 @@ def test_values_of_every_type_arrive_unchanged(postgres: PostgresDatabase) -> No
                 )
 
     arrive()
+
+
+OTHER_SETTINGS = {
+    "client_encoding": "latin1",
+    "IntervalStyle": "sql_standard",
+    "DateStyle": "SQL, DMY",
+    "TimeZone": "America/New_York",
+    "bytea_output": "escape",
+    "extra_float_digits": "-15",
+}
+"""Each makes another value, or another text, of what is written or compared."""
+
+
+@pytest.mark.parametrize("settings_of", ["dsn", "options", "database"])
+@pytest.mark.parametrize("merge", [None, "max"])
+def test_no_setting_of_a_session_changes_a_value(
+    merge: str | None, settings_of: str, postgres: PostgresDatabase
+) -> None:
+    postgres.execute("CREATE TABLE t (id int PRIMARY KEY, words text, gap interval, at timestamptz, bytes bytea)")
+    dsn = postgres.dsn
+    if settings_of == "database":
+        for name, value in OTHER_SETTINGS.items():
+            postgres.execute(f"ALTER DATABASE {postgres.name} SET {name} = '{value}'")
+    elif settings_of == "options":
+        told = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in OTHER_SETTINGS.items())
+        dsn = make_conninfo(dsn, options=told)
+    else:
+        dsn = make_conninfo(dsn, client_encoding="latin1")
+    at = dt.datetime(2026, 2, 1, 12, tzinfo=UTC)
+    batch = rows(id=[1], words=["hé €"], gap=["-1 2:03:04"], at=[at], bytes=[b"\\\xff"])
+    sink, _ = checked(postgres, batch.schema, dsn=dsn, **({} if merge is None else {"key": "id", "merge": merge}))
+    committed(sink, branch(), batch)
+    if merge is not None:
+        committed(sink, branch(2), batch)
+    shown = """SELECT encode(convert_to(words, 'UTF8'), 'hex'),
+        gap = make_interval(days => -1, hours => 2, mins => 3, secs => 4),
+        extract(epoch FROM at)::bigint, encode(bytes, 'hex') FROM t"""
+    assert postgres.execute(shown) == [("hé €".encode().hex(), True, int(at.timestamp()), "5cff")]
 
 
 def test_null_and_the_empty_string_stay_apart(postgres: PostgresDatabase) -> None:

@@ -294,6 +294,27 @@ def test_an_error_of_a_pass_of_an_overtaken_coordinator_is_noticed_as_fenced(err
     assert [list(sink.prepared) for sink in pipeline.sinks] == [[], []]
 
 
+def test_a_successor_that_the_watch_has_seen_is_told_though_the_log_is_silent_when_the_pass_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline = started()
+    runner = pipeline.runner()
+
+    def fails() -> None:
+        pipeline.somebody_takes_over()
+        watch = pipeline.engine.executor.watch
+        watch.fenced = FencedError("another coordinator leads")
+        monkeypatch.setattr(pipeline.log, "goes_on", unanswered)
+        raise TransientError("the pass was cancelled")
+
+    def unanswered(*_: object) -> bool:
+        raise TransientError("the log's server does not answer")
+
+    runner.on_prepared = fails
+    with pytest.raises(FencedError, match="another coordinator leads"):
+        run_epoch(pipeline.engine, 0, runner)
+
+
 def test_what_a_runtime_meets_beside_the_engine_is_told_after_the_same_question() -> None:
     pipeline = started()
     pipeline.somebody_takes_over()
@@ -310,7 +331,7 @@ def test_a_start_that_is_refused_before_its_term_tells_why_although_another_one_
     sink.struck, sink.error, sink.on_strike = "check", ConfigurationError("no such table"), pipeline.somebody_takes_over
     coordinator = Coordinator(JOB, [sink], pipeline.log, SparkRuntime(LocalFiles(tmp_path)), pipeline.settings)
     with pytest.raises(ConfigurationError, match="no such table"):
-        coordinator.take_over({"a": CheckContext(JOB, pyarrow.schema([]), 1)}, {})
+        coordinator.recover({"a": CheckContext(JOB, pyarrow.schema([]), 1)}, {})
     coordinator.close()
 
 

@@ -51,6 +51,22 @@ def test_the_values_of_a_key_are_reduced_by_the_column_s_function(how: MergeHow,
     assert reduced(plan(v=how), rows) == [{"k": "a", "v": expected}, {"k": "b", "v": 9}]
 
 
+def test_rows_are_reduced_when_there_are_many_of_them_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task holds a bounded number of rows, and does not reduce what it holds for each small batch."""
+    monkeypatch.setattr(gather, "_REDUCE_ROWS", 10)
+    keyed, reduce, rows, reduced_after = KeyedRows(plan(v=ADD), "s"), KeyedRows.partial, list[Row](), list[int]()
+
+    def counted(self: KeyedRows) -> pa.Table | None:
+        reduced_after.append(len(rows))
+        return reduce(self)
+
+    monkeypatch.setattr(KeyedRows, "partial", counted)
+    while len(rows) < 28:
+        rows += (batch := [{"k": "a", "v": 1}] * 4)
+        keyed.add(pa.RecordBatch.from_pylist(batch))
+    assert reduced_after == [12, 24]
+
+
 def test_keep_takes_one_row_whole() -> None:
     rows: list[Row] = [{"k": "a", "name": "zoe", "age": 20}, {"k": "a", "name": "adam", "age": 70}]
     for arrived in (rows, rows[::-1]):

@@ -117,6 +117,27 @@ def test_a_pipeline_that_cannot_be_loaded_is_one_paragraph(tmp_path: Path, targe
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "raises",
+    [
+        "import os; os.environ['NO_SUCH_VARIABLE']",
+        "1 / 0",
+        "raise RuntimeError('\\x1b]0;own\\x07 of it')",
+        "raise OSError(2, 'No such file', 'x')",
+        "[][1]",
+    ],
+)
+@pytest.mark.parametrize("words", [["check"], ["status"], ["recover"]], ids=" ".join)
+def test_whatever_a_job_raises_is_told_in_one_paragraph(words: list[str], raises: str, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(f"def pipeline():\n    {raises}\n")
+    done = command(*words, "job:pipeline", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "'job:pipeline' cannot be loaded: " in done.stderr
+    assert "correct the module, or set what it reads from the environment" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 def test_a_target_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("def pipeline():\n    return 42\n")
     done = command("recover", "job:pipeline", cwd=tmp_path)
@@ -207,5 +228,5 @@ def test_a_sink_is_removed_and_columns_are_accepted_with_words_for_a_program(che
     place = checkpoint.parent
     (place / "job.py").write_text(f"import tpc\npipeline = tpc.pipeline('job', checkpoint={str(checkpoint)!r})\n")
     done = command("remove", "job:pipeline", "b", "--without-sweep", "--reason", "gone", "--json", cwd=place)
-    assert json.loads(done.stdout) == {"sink": "b", "aborted": None}
+    assert json.loads(done.stdout) == {"sinks": ["b"], "aborted": None}
     assert set(Journal(LocalLog(checkpoint / LOG_FOLDER)).open().removed) == {"b"}

@@ -82,6 +82,7 @@ def test_a_loss_of_what_the_sink_has_refused_needs_no_more_words(checkpoint: Pat
 def test_what_is_put_there_by_hand_is_no_loss(checkpoint: Path) -> None:
     code, told = decide(checkpoint, "--mark-committed")
     assert (code, "LOST" in told) == (0, False)
+    assert "UNDONE in sink a: what is prepared of the 6 rows of epoch 1 in" in told
 
 
 def test_the_word_is_that_of_a_loss(checkpoint: Path) -> None:

@@ -12,12 +12,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+import tpc
 from tests.coordinator.operations.savepoints.test_folder import Place
+from tests.coordinator.service.program import Numbers
 from tests.support.other_users import DAEMON
 from tpc.__main__ import main
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.kernel.parked import ParkedNote
-from tpc.errors import ParkedError
+from tpc.errors import ConfigurationError, ParkedError
+from tpc.sinks import FileSink
+from tpc.sources import IterableSource
 
 COMMANDS = {
     "status": ["status", "PLACE"],
@@ -245,8 +249,31 @@ def test_a_remedy_names_what_the_error_and_the_command_know(tmp_path: Path) -> N
 
     place_named(str(Place(tmp_path).checkpoint))
     told = str(filled(ParkedError("refused", epoch=2, sink="a")))
-    assert f"`tpc resolve {tmp_path / 'checkpoint'} --epoch 2 --sink a --accept-loss|--mark-committed" in told
+    assert f"`tpc resolve {tmp_path / 'checkpoint'} --epoch 2 --sink a --accept-loss --reason" in told
     assert "--epoch N --sink S" in str(ParkedError("refused"))
+
+
+def test_a_remedy_names_the_log_that_the_command_was_given(tmp_path: Path) -> None:
+    from tpc.coordinator.operations.commands.targets import filled, place_named
+
+    place = Place(tmp_path)
+    place_named(str(place.checkpoint), str(tmp_path / "a log"))
+    told = str(filled(ParkedError("refused", epoch=2, sink="a")))
+    assert f"`tpc resolve {place.checkpoint} --log '{tmp_path / 'a log'}' --epoch 2 --sink a --accept-loss" in told
+
+
+def test_no_decision_is_put_beside_the_lock_of_another_pipeline(tmp_path: Path) -> None:
+    from tpc.coordinator.operations.commands.targets import checkpoint_named
+
+    one, other = Numbers(tmp_path / "one", 10), tpc.service("other", directory=tmp_path / "other")
+    one.run()
+    other.each(other.read(IterableSource([1])))(lambda event, out: None)
+    other.write("rows", {"n": int}).to(FileSink(tmp_path / "rows", name="rows"))
+    other.run(until_end=True)
+    log = one.directory / "service" / "tpc" / "log"
+    assert checkpoint_named(str(one.directory / "service"), str(log))
+    with pytest.raises(ConfigurationError, match=r"is of pipeline other#1, the log at .* of pipeline numbers#1"):
+        checkpoint_named(str(tmp_path / "other"), str(log))
 
 
 def test_status_prints_the_decisions_as_they_are_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,7 @@ def test_a_link_in_the_place_of_a_note_is_not_written_through(tmp_path: Path, na
     (checkpoint / "tpc" / name).symlink_to(elsewhere)
     words = ["resolve", str(checkpoint), "--epoch", "1", "--sink", "a", "--mark-committed", "--reason", "x"]
     done = CliRunner().invoke(app, words)
-    assert isinstance(done.exception, (OSError, type(None)))
+    assert isinstance(done.exception, (ConfigurationError, OSError, type(None)))
     StopRequest(checkpoint / "tpc").make()
     ParkedNote(checkpoint / "tpc").keep(ParkedError("refused", epoch=1, sink="a"))
     assert elsewhere.exists() is is_there

@@ -15,7 +15,7 @@ import pytest
 import tpc
 from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting
-from tpc.coordinator.kernel.epoch_lines import FIELDS, EpochLines
+from tpc.coordinator.kernel.epoch_lines import FIELDS
 from tpc.coordinator.kernel.listeners import Listeners
 from tpc.coordinator.kernel.notices import Turn
 from tpc.errors import FencedError, ParkedError
@@ -37,7 +37,7 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def recovered(pipeline: MemoryPipeline) -> MemoryPipeline:
-    pipeline.restarted(recover=False).observe = Listeners(pipeline.clock, [EpochLines()])
+    pipeline.restarted(recover=False).observe = Listeners(pipeline.clock, [])
     pipeline.engine.recover()
     return pipeline
 

@@ -21,6 +21,7 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.kernel.log.places import open_log
+from tpc.coordinator.operations.savepoints.copying import check_whole
 from tpc.coordinator.operations.savepoints.locations import home_and_name, home_of
 from tpc.coordinator.operations.savepoints.manifest import FILE_NAME, read_manifest
 from tpc.coordinator.operations.savepoints.restoring import opened, restore_fork, restore_move
@@ -336,6 +337,37 @@ def test_the_only_home_of_a_pipeline_is_neither_dropped_nor_pruned(place: Place)
     dropped = json.loads(RUNNER.invoke(app, ["savepoints", "prune", str(place.to), "--keep", "0", "--json"]).output)
     assert dropped == {"dropped": [str(moved)]}
     assert list(place.to.iterdir()) == []
+
+
+def test_nothing_is_counted_or_removed_through_a_link(place: Place) -> None:
+    copy = place.copy()
+    outside = place.root / "outside"
+    shutil.copytree(copy, outside)
+    (place.to / "latest").symlink_to(copy)
+    (place.to / "old").symlink_to(outside)
+    home = home_of(str(place.to))
+    assert prune(home, keep=1, older_than_days=0, now_s=time.time() + 1) == []
+    for link in ("latest", "old"):
+        with pytest.raises(ConfigurationError, match="is a link: nothing is removed through it") as raised:
+            drop(*home_and_name(str(place.to / link)))
+        assert str((place.to / link).resolve()) in raised.value.remedy
+    found = json.loads(RUNNER.invoke(app, ["savepoints", "list", str(place.to), "--json"]).output)
+    assert [each["savepoint"] for each in found["savepoints"]] == [str(copy)]
+    assert {Path(each["savepoint"]).name for each in found["others"]} == {"latest", "old"}
+    check_whole(outside, read_manifest(outside))
+    check_whole(copy, read_manifest(copy))
+
+
+def test_what_is_no_part_of_a_savepoint_stays_when_it_is_dropped(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = place.copy()
+    (copy / "thesis").mkdir()
+    (copy / "thesis" / "t.doc").write_text("mine")
+    assert drop(*home_and_name(str(copy))) == str(copy)
+    assert [path.name for path in copy.rglob("*")] == ["thesis", "t.doc"]
+    assert "somebody has put ['thesis'] there" in caplog.text
+    assert home_of(str(place.to)).names() == ([], {})
 
 
 def test_the_newest_and_the_young_stay(place: Place) -> None:

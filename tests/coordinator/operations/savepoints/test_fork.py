@@ -106,6 +106,15 @@ def test_a_target_that_shows_an_epoch_of_the_old_incarnation_is_refused_by_name(
     fork.check(range(12, 18))
 
 
+def test_a_fork_with_epochs_of_its_own_is_told_why_it_may_not_go_on_in_the_old_target(job: Job, tmp_path: Path) -> None:
+    """And not how a sink may go on in another target, which is what a pipeline that is no fork is told."""
+    fork = forked(job, tmp_path / "fork")
+    job.feed.epochs(1)
+    fork.run()
+    with pytest.raises(ConfigurationError, match=r"is a fork of orders#1 after its epoch \d"):
+        fork.at(fork.checkpoint, files=job.files).start()
+
+
 def test_a_target_that_the_old_incarnation_took_up_after_the_savepoint_is_refused_too(job: Job, tmp_path: Path) -> None:
     fork = forked(job, tmp_path / "fork")
     later = FileSink(str(tmp_path / "later"), name="later")

@@ -183,7 +183,7 @@ def test_a_sink_is_added_and_another_removed_at_a_savepoint(job: Job, tmp_path: 
     new = moved(job, tmp_path / "new").at(tmp_path / "new", more=more, without=("files",))
     with pytest.raises(ConfigurationError, match="'files' is not part of the pipeline any more"):
         new.start()
-    actions.remove_sink(new.at(tmp_path / "new", more=(), without=()).pipeline(), "files", "moved away")
+    actions.remove_sinks(new.at(tmp_path / "new", more=(), without=()).pipeline(), ["files"], "moved away")
     new.feed_again([1, 2])
     new.feed.epochs(1)
     new.run()

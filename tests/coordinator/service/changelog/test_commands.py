@@ -18,7 +18,7 @@ from tpc.history import OWNERS_KEPT
 COMMANDS: dict[str, Callable[[Any], object]] = {
     "recover": actions.recover,
     "sweep": actions.sweep,
-    "remove": lambda service: actions.remove_sink(service, "out", "not wanted"),
+    "remove": lambda service: actions.remove_sinks(service, ["out"], "not wanted"),
 }
 
 

@@ -65,7 +65,7 @@ def test_who_stood_still_as_it_made_a_state_again_changes_nothing_of_what_anothe
     counted.values += range(100, 200)
     counted.run()
     stored = counted.stored()
-    [(_, logged)] = counted.service()._states.logged
+    [(_, logged)] = counted.service()._states.changelogs
     monkeypatch.setattr(lost_stores, "_is_lost", lambda *_: True)  # as it was when the one that stood still has looked
     with pytest.raises(FencedError, match=r"the store of state 'kept' has met generation 2"):
         lost_stores.rebuild_lost(history, logged)

@@ -122,7 +122,7 @@ def test_one_topic_for_two_states(tmp_path: Path) -> None:
 
 def removed(counted: Counted, sink: str) -> None:
     """An operator takes the state or its changelog out on the record."""
-    actions.remove_sink(counted.service(), sink, "begins again")
+    actions.remove_sinks(counted.service(), [sink], "begins again")
 
 
 @pytest.mark.parametrize("sink", ["kept", "kept-changelog"])

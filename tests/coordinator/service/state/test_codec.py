@@ -18,6 +18,7 @@ from tpc.coordinator.service.state.codec import decode, encode, encode_key
 from tpc.coordinator.service.state.state import canonical
 from tpc.errors import ConfigurationError, CorruptionError, DataError
 
+HALVES = "\ud83d" + "\ude00x"
 OFFSETS = [
     timezone.utc,
     timezone(timedelta(hours=-3)),
@@ -132,6 +133,21 @@ def test_what_json_has_no_number_for_comes_back() -> None:
     assert math.isnan(decode(encode(math.nan)))
     assert decode(encode([math.inf, -math.inf])) == [math.inf, -math.inf]
     assert math.copysign(1, decode(encode(-0.0))) == -1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [HALVES, [HALVES], (1, HALVES), {"a": HALVES}, {HALVES: 1}, {1: (HALVES,)}, {HALVES}, {"a": [{"b": {HALVES}}]}],
+    ids=repr,
+)
+def test_two_surrogates_side_by_side_are_refused_since_they_would_come_back_as_one_character(value: Any) -> None:
+    with pytest.raises(DataError, match="two surrogates side by side"):
+        encode(value)
+
+
+@pytest.mark.parametrize("value", ["😀", ("😀", "\udc00\ud83d"), {"a": "\ud83d"}, {"😀": ["\udc00"]}, "\\ud83d\\ude00"])
+def test_a_character_and_halves_that_make_none_come_back(value: Any) -> None:
+    assert decode(encode(value)) == value
 
 
 def test_lone_surrogates_come_back() -> None:

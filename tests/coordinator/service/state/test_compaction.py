@@ -456,6 +456,18 @@ def test_a_connection_that_could_not_be_set_up_is_not_used(tmp_path: Path, monke
     database.close()
 
 
+def test_a_file_that_was_emptied_is_lost_and_not_of_another_version(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path)
+    epochs.close()
+    for each in epochs.sink.path.parent.glob(f"{epochs.sink.path.name}*"):
+        each.write_bytes(b"")
+    with pytest.raises(StateLostError, match="is empty") as caught:
+        Database(epochs.sink.path, DEADLINE_S, "waiting").make()
+        with Database(epochs.sink.path, DEADLINE_S, "waiting").reading("asking"):
+            pass
+    assert "move the file aside" in caught.value.remedy
+
+
 def test_a_file_that_somebody_holds_is_said_to_be_and_what_to_do(tmp_path: Path) -> None:
     epochs = Epochs(tmp_path)
     database = Database(epochs.sink.path, 0.1, "waiting")

@@ -210,10 +210,7 @@ def test_a_start_with_other_partitions_finishes_a_decided_epoch_with_its_letters
     sizes.require_right()
 
 
-@pytest.mark.parametrize("lost", ["dead", "sizes"])
-def test_a_lost_branch_is_written_again_without_what_its_sinks_refuse(sizes: Sizes, lost: str) -> None:
-    sizes.add(9)
-
+def _dies_with_a_lost_branch(sizes: Sizes, lost: str) -> None:
     def lose(at: str, where: Mapping[str, Any]) -> None:
         if where["epoch"] == 0:
             staged = [path for path in (sizes.root / lost).rglob("*.parquet") if path.parent.name != lost]
@@ -222,8 +219,26 @@ def test_a_lost_branch_is_written_again_without_what_its_sinks_refuse(sizes: Siz
                 path.unlink()
             raise Die(at)
 
+    sizes.add(9)
     with pytest.raises(BaseException, match=r"epoch\.decided"):
         sizes.run({"epoch.decided": lose})
+
+
+@pytest.mark.parametrize("lost", ["dead", "sizes"])
+def test_a_lost_branch_is_written_again_without_what_its_sinks_refuse(sizes: Sizes, lost: str) -> None:
+    _dies_with_a_lost_branch(sizes, lost)
+    sizes.run()
+    sizes.require_right()
+
+
+def test_a_lost_branch_is_not_written_again_in_other_partitions(sizes: Sizes) -> None:
+    """Nothing tells which rows it had. With the partitions of before it is."""
+    sizes.partitions = 3
+    _dies_with_a_lost_branch(sizes, "dead")
+    sizes.partitions = 5
+    with pytest.raises(Exception, match=r"decided with 3 partitions.*Safe: epoch 0 is decided"):
+        sizes.run()
+    sizes.partitions = 3
     sizes.run()
     sizes.require_right()
 

@@ -37,7 +37,7 @@ class Job:
         frame = self.spark.readStream.schema("id long").json(str(self.root / "source"))
         pipeline = tpc.pipeline("job", checkpoint=self.root / "checkpoint")
         pipeline.write(frame).to(self.sink)
-        pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+        assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
 
     def lose_a_branch(self) -> None:
         """One of the two is gone right after the decision, and the process ends."""

@@ -1,0 +1,448 @@
+"""The conformance kit for sources of one's own: does a position name a point, for every process and at any time?
+
+    class TestMySource(SourceConformance):
+        timeout_s = 5.0
+        has_no_secrets = "the source reads a local file"
+        cannot_cut = "a local file is always there"
+
+        @pytest.fixture(autouse=True)
+        def place(self, tmp_path):                    # fixtures reach the hooks like this
+            self.path = tmp_path / "numbers"
+
+        def make_source(self):                        # what this test reads, alike each time it is called
+            return MySource(self.path, name="numbers")
+
+        def feed(self, numbers):                      # one event for each number, after those that are there
+            append(self.path, numbers)
+
+        def number(self, event):                      # the number of an event, as the source hands it out
+            return event["n"]
+
+        def lose(self): ...                           # the system forgets all that it has
+        def recreate(self): ...                       # the same name, another thing: nothing is in it
+
+What a service does with the events is not tried here: it is the same for every source. The contract is `tpc/source.py`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tpc.shards import Shard
+from tpc.source import Part, Source
+from tpc.testing.requirements import SourceClause as Clause
+from tpc.testing.requirements import raised, refuse, require
+from tpc.testing.resources import Held
+from tpc.testing.source_hooks import LATER, NUMBERS, SEEK, SLACK_S, origins, twice
+from tpc.testing.source_losses import LossTests
+from tpc.testing.source_process import Reading, read_elsewhere
+
+READERS = 30
+"""After so many readers descriptors and threads are counted."""
+
+
+class SourceConformance(LossTests):
+    """Derive a test class from it, write the hooks, run pytest; see the head of this module.
+
+    The source has to be in a module that another process can import.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        replaced = [n for n in vars(cls) if n.startswith("test_") and hasattr(SourceConformance, n)]
+        if replaced:
+            raise TypeError(f"{cls.__name__} replaces tests of the kit ({', '.join(replaced)}): write hooks instead.")
+
+    # The description -------------------------------------------------------------------------------------------
+
+    def test_a_copy_of_the_description_reads_the_same(self) -> None:
+        self.feed(NUMBERS)
+        to_do = "keep only settings in the source; open files, connections and clients in its readers."
+        try:
+            copy: Source = pickle.loads(pickle.dumps(self.make_source()))
+        except Exception as error:  # noqa: BLE001  whatever it is, the source cannot be pickled
+            refuse(f"Pickling the source raised {raised(error)}.", Clause.DESCRIPTION, to_do)
+        require(
+            self._numbers_of(copy) == Counter(NUMBERS),
+            "A pickled copy of the source does not read the events that were fed.",
+            Clause.DESCRIPTION,
+            to_do,
+        )
+
+    def test_no_secret_is_shown(self) -> None:
+        self._needs("secrets", "has_no_secrets")
+        self.feed(NUMBERS)
+        source = self.make_source()
+        with self._reader(source) as reader:
+            self._poll(reader, len(NUMBERS))
+            parts = reader.cut()
+            shown = {
+                "repr(source)": repr(source),
+                "source.place": source.place,
+                "source.kind": source.kind,
+                "repr(reader)": repr(reader),
+                "position()": reader.position(),
+                "identities()": str(dict(reader.identities())),
+                "a part": repr(parts),
+                "an origin": "".join(part.origin(0).position for part in parts if part.origin and part.events),
+            }
+        for what, text in shown.items():
+            for secret in self.secrets:
+                to_do = "leave credentials out of it, or take them as `tpc.env(...)` and read them where they are used."
+                require(secret not in text, f"{what} shows a secret of the source.", Clause.SECRETS, to_do)
+
+    # Positions -------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [1, 5, 1_000])
+    def test_every_event_comes_once_wherever_it_is_cut(self, size: int) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            numbers = self._numbers([part for _, parts, _ in self._cuts(reader, size) for part in parts])
+        self._require_all(numbers, NUMBERS, f"In cuts of {size} events at most", Clause.POSITION, SEEK)
+
+    def test_each_cut_has_another_position(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            positions = [reader.position(), *(after for _, _, after in self._cuts(reader, 1))]
+        to_do = "let each event change the position, and write it as text that UTF-8 can hold."
+        for position in positions:
+            is_text = type(position) is str and position.encode("utf-8", "replace").decode() == position
+            require(is_text, f"position() answers {position!r}, which is no text that UTF-8 can hold.",
+                    Clause.POSITION, to_do)  # fmt: skip
+        require(len(set(positions)) == len(positions), f"Two cuts end at one position: {positions}.",
+                Clause.POSITION, to_do)  # fmt: skip
+
+    def test_a_reader_made_again_goes_on_at_each_position(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            cuts = self._cuts(reader, 5)
+        for index, (_, _, position) in enumerate(cuts):
+            rest = [n for _, parts, _ in cuts[index + 1 :] for n in self._numbers(parts)]
+            with self._reader(position=position) as again:
+                told = again.position()
+                require(told == position, f"After seek({position!r}) position() is {told!r}.", Clause.POSITION, SEEK)
+                self._poll(again, len(rest))
+                self._require_all(self._numbers(again.cut()), rest, f"After {position!r}", Clause.POSITION, SEEK)
+
+    def test_another_process_goes_on_at_a_position(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            position, rest = self._half(reader)
+        events = read_elsewhere(Reading(self.make_source(), position, len(rest), self.timeout_s))
+        to_do = "put all that is needed to go on into the position; nothing that only this process knows."
+        self._require_all([self.number(event) for event in events], rest, "In another process", Clause.POSITION, to_do)
+
+    def test_nothing_that_was_polled_outlives_a_seek(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            start = reader.position()
+            self._poll(reader, 5)
+            reader.seek(start)
+            early = self._numbers(reader.cut())
+            to_do = "drop in `seek` what was polled and not cut."
+            require(not early, f"A cut after `seek` has events of before it: {early}.", Clause.POSITION, to_do)
+            self._poll(reader, len(NUMBERS))
+            self._require_all(self._numbers(reader.cut()), NUMBERS, "After a second `seek`", Clause.POSITION, to_do)
+
+    def test_a_first_start_begins_where_it_says(self) -> None:
+        source = self.make_source()
+        if source.start_varies:
+            pytest.skip("start_varies: two first starts of this source may begin at different positions")
+        starts = []
+        for _ in range(2):
+            with self._reader(source) as reader:
+                starts.append(reader.position())
+            self.feed(NUMBERS)
+        to_do = "begin at the same position each time, or leave `start_varies` True."
+        require(starts[0] == starts[1], f"start_varies is False, and two first starts begin at {starts}.",
+                Clause.POSITION, to_do)  # fmt: skip
+
+    def test_a_position_stays_while_nothing_comes(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._cuts(reader, 1_000)
+            before = reader.position()
+            reader.poll(10, 0.0)
+            is_ahead = reader.is_ahead()
+            parts = reader.cut()
+            after = reader.position()
+        to_do = "move the position with events alone, or answer True from `is_ahead`, and only then."
+        require(not self._numbers(parts), "A cut without a polled event has events.", Clause.POSITION, to_do)
+        is_moved = after != before
+        told = (
+            f"A cut without events has {'' if is_moved else 'not '}moved the position, and is_ahead() was {is_ahead}."
+        )
+        require(is_ahead == is_moved, told, Clause.POSITION, to_do)
+        self._require_again(before, parts, after)
+
+    # The same cut ----------------------------------------------------------------------------------------------
+
+    def test_a_cut_is_read_again_as_it_was(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            cuts = self._cuts(reader, 5)
+        self.feed(LATER)
+        for start, parts, end in cuts:
+            self._require_again(start, parts, end)
+
+    def test_how_events_were_polled_does_not_show_in_a_cut(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            start = reader.position()
+            for _ in NUMBERS:
+                self._poll(reader, 1)
+            parts, end = reader.cut(), reader.position()
+        self._require_again(start, parts, end)
+
+    def test_what_comes_in_while_events_are_polled_is_in_the_order_of_the_cut(self) -> None:
+        with self._reader() as reader:
+            start = reader.position()
+            for first in range(NUMBERS.start, NUMBERS.stop, 3):
+                self.feed(range(first, first + 3))
+                self._poll(reader, 3)
+            parts, end = reader.cut(), reader.position()
+        self._require_all(self._numbers(parts), NUMBERS, "Of events that came in between polls", Clause.POSITION, SEEK)
+        self._require_again(start, parts, end)
+
+    def test_after_a_cut_that_is_read_again_the_next_events_come(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            start = reader.position()
+            end, rest = self._half(reader)
+        with self._reader(position=start) as again:
+            again.read_to(end, self.timeout_s)
+            self._poll(again, len(rest))
+            to_do = "stand at `end` after `read_to`; what was read behind it must come with the next poll."
+            self._require_all(self._numbers(again.cut()), rest, "After `read_to`", Clause.AGAIN, to_do)
+
+    # Parts -----------------------------------------------------------------------------------------------------
+
+    def test_each_cut_has_every_partition(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            names = [[part.name for part in parts] for _, parts, _ in self._cuts(reader, 1)]
+        to_do = "answer a `Part` of every partition, in one order, also where it has no events."
+        require(all(len(set(each)) == len(each) for each in names), "A cut has two parts of one name.",
+                Clause.PARTS, to_do)  # fmt: skip
+        odd = [each for each in names if each != names[0]]
+        told = f"One cut has the partitions {names[0]}, another one {odd[0] if odd else []}."
+        require(not odd, told, Clause.PARTS, to_do)
+        with self._reader() as reader:
+            self._poll(reader, len(NUMBERS))
+            filled = [part.name for part in reader.cut() if part.events]
+        told = f"Of the partitions {names[0]} only {filled} got events."
+        require(len(filled) >= min(2, len(names[0])), told, Clause.HOOKS, "let `feed` give each partition some.")
+
+    def test_a_partition_has_its_events_in_one_order_however_they_are_cut(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            small = self._by_partition([part for _, parts, _ in self._cuts(reader, 1) for part in parts])
+        with self._reader() as reader:
+            self._poll(reader, len(NUMBERS))
+            large = self._by_partition(reader.cut())
+        to_do = "order a partition by the places of its events."
+        told = f"In cuts of one event the order is {small}, in one cut {large}."
+        require(small == large, told, Clause.AGAIN, to_do)
+
+    def _by_partition(self, parts: Sequence[Part]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for part in parts:
+            found.setdefault(part.name, []).extend(self._numbers([part]))
+        return found
+
+    def test_a_cut_of_all_says_that_all_partitions_have_ended(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._poll(reader, len(NUMBERS))
+            self._until_exhausted(reader)
+            parts = reader.cut()
+        to_do = "set `is_ended` where the partition held no more when it was read: a watermark waits for the others."
+        require(all(part.is_ended for part in parts), "After all events a part is not `is_ended`.", Clause.PARTS, to_do)
+
+    def test_an_origin_names_one_event_whenever_it_is_read(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            cuts = self._cuts(reader, 5)
+        with self._reader(position=cuts[0][0]) as again:
+            self._poll(again, len(NUMBERS))
+            whole = origins(again.cut())
+        told = [origin for _, parts, _ in cuts for origin in origins(parts)]
+        if not told:
+            pytest.skip("no part has an origin: errors and dead letters name a partition and an index")
+        to_do = "name the event by where it lies in the system (an offset, a byte), not by when it was read."
+        require(len(set(told)) == len(told), f"Two events have one origin: {twice(told)}.", Clause.ORIGIN, to_do)
+        require(sorted(told) == sorted(whole), "Another cut over the same events tells other origins.",
+                Clause.ORIGIN, to_do)  # fmt: skip
+
+    def test_a_part_is_decoded_again_into_new_objects(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._poll(reader, 5)
+            parts = reader.cut()
+            self._poll(reader, 5)
+            reader.cut()  # a part is decoded again while later events are read
+            if not any(part.again for part in parts):
+                pytest.skip("no part can be decoded again: with dead letters every epoch is run event by event")
+            to_do = "make the part again from what was read: the same name, events and origins, and new objects."
+            for part in parts:
+                again = part.again() if part.again else part
+                is_same = (again.name, self._numbers([again])) == (part.name, self._numbers([part]))
+                require(is_same and origins([again]) == origins([part]), "`again` makes another part.",
+                        Clause.DECODED_AGAIN, to_do)  # fmt: skip
+                shared = [one for one, other in zip(again.events, part.events, strict=True) if one is other]
+                require(
+                    again is part or not [each for each in shared if type(each) in (dict, list, set, bytearray)],
+                    "`again` hands out the same objects, which a function may have changed.",
+                    Clause.DECODED_AGAIN, to_do,
+                )  # fmt: skip
+
+    # Polls -----------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("rows", [1, 7, 1_000])
+    def test_a_poll_takes_no_more_than_it_is_asked_for_and_counts_rightly(self, rows: int) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            first = self._poll(reader, 1, step=rows)
+            counted = [(first, len(self._numbers(reader.cut())))]
+            for _ in range(2):
+                came = reader.poll(rows, 1.0)
+                counted.append((came, len(self._numbers(reader.cut()))))
+        to_do = "count what the next cut will hand out; keep the rest for the next poll."
+        for came, has in counted:
+            told = f"poll({rows}) has said {came}, and the cut has {has} events."
+            require(came == has and came <= rows, told, Clause.POLL, to_do)
+
+    def test_a_poll_does_not_move_the_position(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._poll(reader, 5)
+            reader.cut()
+            before = reader.position()
+            self._poll(reader, 5)
+            after = reader.position()
+        to_do = "let `position` tell the end of the last cut: what is polled and not cut is read again after a restart."
+        require(before == after, f"A poll has moved the position from {before!r} to {after!r}.", Clause.POSITION, to_do)
+
+    def test_a_poll_waits_no_longer_than_it_may(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._cuts(reader, 1_000)
+            self._until_exhausted(reader)
+            for timeout_s in (0.0, 0.5):
+                began = time.monotonic()
+                came = reader.poll(10, timeout_s)
+                took = time.monotonic() - began
+                told = f"A poll that may wait {timeout_s:g} s took {took:.1f} s."
+                require(took <= timeout_s + SLACK_S, told, Clause.POLL, "pass the time on to the client.")
+                told = f"A poll has said {came} events after all were read."
+                require(came == 0, told, Clause.POLL, "count what the next cut will hand out.")
+
+    def test_a_poll_that_knows_sizes_stops_at_the_bytes_it_is_given(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._poll(reader, 2)
+            if reader.polled_bytes() is None:
+                pytest.skip("polled_bytes: the source does not know the sizes of its events")
+            to_do = "count the bytes of what is polled and not cut, and stop at `poll_bytes` after at least one event."
+            require(bool(reader.polled_bytes()), "After a poll `polled_bytes` is 0.", Clause.POLL, to_do)
+            reader.cut()
+            require(reader.polled_bytes() == 0, "After a cut `polled_bytes` is not 0.", Clause.POLL, to_do)
+            for _ in range(2):  # the second time with an event that is polled and not cut
+                came = 0
+                deadline = time.monotonic() + self.timeout_s
+                while not came and time.monotonic() < deadline:
+                    came = reader.poll_up_to(1, 10, 1.0)
+                told = f"With poll_bytes = 1 a poll brought {came} events."
+                require(came == 1, told, Clause.POLL, to_do)
+
+    def test_what_comes_later_is_read_later(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._cuts(reader, 1_000)
+            self._until_exhausted(reader)
+            self.feed(LATER)
+            self._poll(reader, len(LATER))
+            told = "Of events that came after the source had been exhausted"
+            to_do = "look again at each poll; what was exhausted may have got more."
+            self._require_all(self._numbers(reader.cut()), LATER, told, Clause.EXHAUSTED, to_do)
+
+    def test_a_source_is_not_exhausted_while_it_has_events(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._await_all()
+            self._poll(reader, 5)
+            to_do = "answer True only when all was polled that was there: `until_end` stops then, and loses the rest."
+            require(not reader.is_exhausted(), "After 5 of 24 events is_exhausted() is True.", Clause.EXHAUSTED, to_do)
+            self._poll(reader, len(NUMBERS) - 5)
+            self._until_exhausted(reader)
+
+    def test_reading_ahead_brings_the_same_events(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            if not reader.reads_ahead:
+                pytest.skip("reads_ahead is False: a service does not read ahead while it commits")
+            start = reader.position()
+            self._poll(reader, 5)
+            parts, end = reader.cut(), reader.position()
+            due = len(NUMBERS) - len(self._numbers(parts))
+            deadline, ahead = time.monotonic() + self.timeout_s, 0
+            while ahead < due and time.monotonic() < deadline:
+                ahead += reader.poll_ahead(100)
+            stands, rest = reader.position(), reader.cut()
+        to_do = "let `poll_ahead` do what `poll` does, without waiting; it is called by another thread."
+        self._require_all(self._numbers([*parts, *rest]), NUMBERS, "With `poll_ahead`", Clause.POLL, to_do)
+        told = f"poll_ahead has said {ahead} events, and {due} came; it has moved the position: {stands != end}."
+        require(ahead == due and stands == end, told, Clause.POLL, to_do)
+        self._require_again(start, parts, end)
+
+    # Shards ----------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("of", [2, 3])
+    def test_all_shards_together_read_everything_once(self, of: int) -> None:
+        self.feed(NUMBERS)
+        first = self._of_shards(of)
+        self._require_all([n for each in first for n in each], NUMBERS, f"{of} shards", Clause.SHARDS,
+                          "let each event be read by one shard alone.")  # fmt: skip
+        self.feed(LATER)
+        second = self._of_shards(of)
+        moved = [n for before, after in zip(first, second, strict=True) for n in before if n not in after]
+        to_do = "divide by what an event is or where it lies, never by how much there is."
+        require(not moved, f"After more events these have come to another shard: {moved}.", Clause.SHARDS, to_do)
+
+    def _of_shards(self, of: int) -> list[list[int]]:
+        read = []
+        for number in range(of):
+            source = self.make_source()
+            if type(source).sharded is Source.sharded:
+                pytest.skip("sharded: the source cannot be divided, and a service with shards refuses it")
+            part = source.sharded(Shard(number, of))
+            if part is source:
+                pytest.skip("sharded: every shard reads the whole source")
+            require(part.name == source.name, f"A shard is called {part.name!r}.", Clause.SHARDS, "keep the name.")
+            with self._reader(part) as reader:
+                read.append(self._all_of(reader))
+        return read
+
+    # Resources -------------------------------------------------------------------------------------------------
+
+    def test_a_closed_reader_holds_nothing(self) -> None:
+        self.feed(NUMBERS)
+
+        def read(rounds: int) -> None:
+            for _ in range(rounds):
+                with self._reader() as reader:
+                    self._poll(reader, 1)
+                    reader.cut()
+
+        read(5)
+        before = Held.now()
+        read(READERS)
+        after = Held.settled(before)
+        told = f"After {READERS} closed readers the process holds {after}, and {before} before them."
+        require(not after.is_more_than(before), told, Clause.RESOURCES, "close in `close` what `seek` has opened.")

@@ -1,0 +1,78 @@
+"""Another process for the kit of sources: it seeks a position, reads what is there, and hands the events back."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tpc.errors import TransientError
+from tpc.source import Source
+
+DEADLINE_S = 120.0
+_CODE = "from tpc.testing.source_process import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Read at least `rows` events of `source` after `position`, within `timeout_s`."""
+
+    source: Source
+    position: str
+    rows: int
+    timeout_s: float
+
+
+def read_elsewhere(reading: Reading) -> list[Any]:
+    """The events that another process reads. They have to be picklable. Raises `AssertionError` if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE],
+        input=pickle.dumps(reading),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        timeout=DEADLINE_S + reading.timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"another process ended with {done.returncode}:\n{done.stderr.decode()[-2000:]}")
+    events: list[Any] = pickle.loads(done.stdout)
+    return events
+
+
+def polled(reader: Any, rows: int, timeout_s: float, step: int | None = None) -> int:
+    """Poll until at least `rows` events have come or `timeout_s` has passed; how many came.
+
+    Each poll asks for `step` events, or for those that are still due. `TransientError` is for the next poll; the last
+    one is raised.
+    """
+    deadline, came = time.monotonic() + timeout_s, 0
+    while came < rows and (left_s := deadline - time.monotonic()) > 0:
+        asked = step or rows - came
+        try:
+            new = reader.poll(asked, min(left_s, 1.0))
+        except TransientError:
+            if time.monotonic() + 1.0 > deadline:
+                raise
+            continue
+        came += new
+    return came
+
+
+def serve() -> None:
+    """What the other process does."""
+    reading: Reading = pickle.loads(sys.stdin.buffer.read())
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the source prints is no answer
+    reader = reading.source.reader()
+    try:
+        reader.seek(reading.position)
+        polled(reader, reading.rows, reading.timeout_s)
+        events = [event for part in reader.cut() for event in part.events]
+    finally:
+        reader.close()
+    with answers:
+        pickle.dump(events, answers)
