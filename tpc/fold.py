@@ -96,7 +96,7 @@ def _generation(history: History, record: Record) -> History:
     if body["generation"] <= history.generation:
         raise _contradiction(record, f"generation {body['generation']} follows {history.generation}")
     if history.pipeline is None:
-        history = _begun(history, body)
+        history = _begun(history, record)
     return replace(
         history,
         pipeline=pipeline,
@@ -118,12 +118,18 @@ def _owners(body: JSONObject) -> dict[int, str]:
     return {int(generation): nonce for generation, nonce in body["owners"].items()}
 
 
-def _begun(history: History, body: JSONObject) -> History:
+def _begun(history: History, record: Record) -> History:
     """Take over what the first record carries of earlier records, which are pruned."""
+    body = record.body
     last_complete, pending = body["last_complete"], body["pending"]
     resolutions = tuple(Resolution.from_json(resolution) for resolution in body["resolutions"])
     history = replace(history, last_complete=last_complete, last_intent=last_complete, resolutions=resolutions)
-    return history if pending is None else _decided(history, Manifest.from_json(pending))
+    if pending is None:
+        return history
+    manifest = Manifest.from_json(pending)
+    if manifest.pipeline != (pipeline := PipelineId(body["pipeline"], body["incarnation"])):
+        raise _contradiction(record, f"it belongs to pipeline {pipeline}, its pending epoch to {manifest.pipeline}")
+    return _decided(history, record, manifest)
 
 
 def _intent(history: History, record: Record) -> History:
@@ -134,7 +140,7 @@ def _intent(history: History, record: Record) -> History:
         raise _contradiction(record, f"epoch {manifest.epoch} is decided before {history.last_intent} is complete")
     if history.last_intent is not None and manifest.epoch != history.last_intent + 1:
         raise _contradiction(record, f"epoch {manifest.epoch} is decided after epoch {history.last_intent}")
-    return _decided(_owning(history, manifest.generation), manifest)
+    return _decided(_owning(history, manifest.generation), record, manifest)
 
 
 def _owning(history: History, generation: int) -> History:
@@ -142,7 +148,13 @@ def _owning(history: History, generation: int) -> History:
     return replace(history, owning_generation=max(history.owning_generation, generation))
 
 
-def _decided(history: History, manifest: Manifest) -> History:
+def _decided(history: History, record: Record, manifest: Manifest) -> History:
+    for sink, branch in manifest.branches():
+        handle = branch.committable.handle
+        # Committed as it stands, it would publish what another pipeline or epoch has only prepared.
+        if (handle.pipeline, handle.sink, handle.epoch) != (manifest.pipeline, sink, manifest.epoch):
+            named = f"epoch {manifest.epoch} of pipeline {manifest.pipeline} names {handle} as a branch of sink {sink}"
+            raise _contradiction(record, f"{named}, which is not one of that epoch")
     inputs = None if history.inputs is None else with_ids(history.inputs, manifest.source_ids)
     manifests = {**history.manifests, manifest.epoch: manifest}
     return replace(history, last_intent=manifest.epoch, manifests=manifests, inputs=inputs)
@@ -153,7 +165,7 @@ def _repair(history: History, record: Record) -> History:
     if pending is None or pending.epoch != record.body["epoch"]:
         raise _contradiction(record, f"it repairs epoch {record.body['epoch']}, which is not pending")
     replacements = {old: Branch.from_json(new) for old, new in record.body["replacements"].items()}
-    return _decided(_owning(history, record.body["generation"]), pending.repaired(replacements))
+    return _decided(_owning(history, record.body["generation"]), record, pending.repaired(replacements))
 
 
 def _complete(history: History, record: Record) -> History:

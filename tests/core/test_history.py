@@ -9,7 +9,10 @@ from tpc.errors import CorruptionError
 from tpc.fold import fold
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
+from tpc.manifest import Manifest
 from tpc.records import RecordKind
+
+FIRST = (RecordKind.GENERATION, generation_body(1))
 
 
 def test_an_intent_without_a_complete_is_pending() -> None:
@@ -50,6 +53,45 @@ def test_a_repair_stands_in_the_place_of_the_lost_branch() -> None:
 def test_records_that_contradict_each_other_are_corruption(bodies: list, what: str) -> None:  # type: ignore[type-arg]  # bodies of every kind
     with pytest.raises(CorruptionError, match=what):
         begun(*bodies)
+
+
+def with_branch_of(sink: str, epoch: int, **of_handle: object) -> Manifest:
+    """The decided epoch 0; its sink `a` names one more branch: of `sink` and `epoch`, its handle with `of_handle`."""
+    foreign = branch(sink, epoch, partition=9)
+    committable = replace(foreign.committable, handle=replace(foreign.committable.handle, **of_handle))  # type: ignore[arg-type]  # any field
+    made = manifest(0)
+    part = replace(made.sinks["a"], branches=(*made.sinks["a"].branches, replace(foreign, committable=committable)))
+    return replace(made, sinks={**made.sinks, "a": part})
+
+
+FOREIGN = {
+    "of another pipeline": with_branch_of("a", 0, pipeline=PipelineId("other")),
+    "of another incarnation": with_branch_of("a", 0, pipeline=replace(JOB, incarnation=2)),
+    "of another sink": with_branch_of("b", 0),
+    "of another epoch": with_branch_of("a", 1),
+}
+
+
+@pytest.mark.parametrize("made", FOREIGN.values(), ids=FOREIGN)
+def test_no_record_lets_an_epoch_commit_a_branch_that_is_not_its_own(made: Manifest) -> None:
+    foreign = made.sinks["a"].branches[-1]
+    what = f"names {foreign.committable.handle} as a branch of sink a"
+    replacements = {str(branch("a", 0).committable.handle): foreign.to_json()}
+    repair = (RecordKind.REPAIR, {"epoch": 0, "generation": 1, "replacements": replacements})
+    carried = (RecordKind.GENERATION, generation_body(1, pending=made.to_json()))
+    for bodies in ([FIRST, intent(made)], [FIRST, intent(manifest(0)), repair], [carried]):
+        with pytest.raises(CorruptionError, match=what):
+            fold(records(*bodies))
+
+
+def test_a_later_generation_may_have_made_a_branch_of_the_epoch() -> None:
+    assert begun(intent(with_branch_of("a", 0, generation=4))).pending is not None
+
+
+def test_a_first_record_carries_no_pending_epoch_of_another_pipeline() -> None:
+    pending = replace(manifest(0, {}), pipeline=PipelineId("other")).to_json()
+    with pytest.raises(CorruptionError, match="its pending epoch to other#1"):
+        fold(records((RecordKind.GENERATION, generation_body(1, pending=pending))))
 
 
 def test_a_gap_above_the_floor_is_corruption() -> None:

@@ -18,7 +18,7 @@ from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.gather import KeyedRows, refuse_too_many, serialize
 from tpc.coordinator.kernel.feeding.row_check import RowCheck
 from tpc.coordinator.kernel.feeding.unreadable import refuse_broken_text, write_or_refuse
-from tpc.errors import TpcError
+from tpc.errors import ConfigurationError, TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.merge import REQUIRED
@@ -171,7 +171,7 @@ class BranchFeed:
                 self._write(rows)
         if self._writer is not None:
             failpoints.hit_branch("pass.prepare", self.handle)
-            self.report.committable = self._writer.prepare()
+            self.report.committable = of_branch(self._writer.prepare(), self.handle)
             failpoints.hit_branch("pass.prepared", self.handle)
             self.report.flush_seconds = self._writer.flush_seconds
 
@@ -201,6 +201,22 @@ class BranchFeed:
             return None
         refuse_too_many(table, self.name, self._keyed.plan)
         return serialize(table)
+
+
+def of_branch(made: Committable | None, handle: Handle) -> Committable | None:
+    """`made` by a sink for the branch `handle`; None if it has nothing to commit.
+
+    Raises `ConfigurationError` if the sink has named another branch: by that name, a commit would publish what somebody
+    else has prepared, and a sweep would take this branch for one that nobody names.
+    """
+    if made is not None and made.handle != handle:
+        raise ConfigurationError(
+            f"the sink was to prepare branch {handle}, and names {made.handle}",
+            sink=handle.sink,
+            epoch=handle.epoch,
+            remedy="the code of the sink is wrong: what prepare returns must have the handle that it was given.",
+        )
+    return made
 
 
 def undo(handle: Handle, writer: Writer) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask, undo
+from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask, of_branch, undo
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.gather import combine
 from tpc.coordinator.kernel.feeding.partition import PartitionReport
@@ -80,7 +80,7 @@ class DriverBranches:
             assert isinstance(committer, OffsetsCommitter)
             made = committer.prepare_offsets(handle, offsets, committer.hint())
             failpoints.hit_branch("pass.prepared", handle)
-            return made
+            return of_branch(made, handle)
 
         return job
 
@@ -93,7 +93,7 @@ def _write(task: SinkTask, handle: Handle, table: pyarrow.Table) -> Committable 
         for batch in table.combine_chunks().to_batches():
             write_or_refuse(writer, batch, task.sink)
         failpoints.hit_branch("pass.prepare", handle)
-        made = writer.prepare()
+        made = of_branch(writer.prepare(), handle)
         failpoints.hit_branch("pass.prepared", handle)
         return made
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask
 from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.gather import deserialize
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.errors import DataError
+from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergePlan
 from tpc.sink import CheckContext, Committable
 from tpc.testing.directory_sink import DirectorySink, DirectoryWriter
@@ -163,3 +164,24 @@ def test_a_gathered_merge_is_reduced_by_key_and_left_to_the_driver(job: Job) -> 
     assert sorted(deserialize(report.gathered["a"]).column("id").to_pylist()) == [1, 2]
     assert report.branches["a"].rows == 3
     assert job.leftovers() == [0]
+
+
+class NamesAnother(DirectoryWriter):
+    """As the writer of a third party's sink that forgets the number of the attempt."""
+
+    def prepare(self) -> Committable | None:
+        made = super().prepare()
+        return None if made is None else replace(made, handle=replace(made.handle, attempt=0))
+
+
+class OfAnotherAttempt(DirectorySink):
+    writer_class = NamesAnother
+
+
+def test_a_sink_that_names_another_branch_than_it_was_to_prepare_is_refused_and_undone(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.sinks["a"] = OfAnotherAttempt("a", tmp_path / "a")
+    with pytest.raises(ConfigurationError, match="was to prepare branch tpc~job~1~3~a~7~5~11, and names") as refused:
+        job.run(batch([1, 2], [5, 6], [7, 8]))
+    assert (refused.value.sink, refused.value.epoch) == ("a", 7)
+    assert job.leftovers() == [0, 0]
