@@ -16,7 +16,7 @@ from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, TpcE
 from tpc.handles import Handle
 from tpc.sinks.postgres.connection import certificate_complaint
 from tpc.sinks.postgres.holders import branches_of, remedy_for_holders
-from tpc.sinks.postgres.sqlstates import Blame, blame
+from tpc.sinks.postgres.sqlstates import Blame, blame, raised_on_purpose
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink
@@ -56,6 +56,19 @@ _HINTS = {
     **dict.fromkeys(_DAMAGED, "the server finds its own data damaged: REINDEX, or restore it; then restart."),
     _READ_ONLY: "the server is a standby or read-only: let the dsn name the primary (target_session_attrs=read-write).",
 }
+_REFUSAL_REMEDIES = {
+    **_HINTS,
+    _CANCELLED: "if statement_timeout of the role, the database or the server is below a few seconds, raise it for the"
+    " sink's role (ALTER ROLE ... SET statement_timeout); else start again when the server has less to do.",
+}
+_BLAMED = {
+    Blame.LOCK: "somebody else holds a lock on the table or on one of the sink's own: pg_locks and pg_prepared_xacts"
+    " tell who; start again when it is released.",
+    Blame.MOMENT: "start again; if it comes back, the server's own log says more.",
+    Blame.SETTING: "give the role what the message asks for.",
+    Blame.ROW: "correct the server's side as the message says.",
+}
+"""What to do about a refusal before the first epoch."""
 
 
 def is_row_refused(error: psycopg.Error) -> bool:
@@ -80,7 +93,7 @@ def refused_by_server(error: psycopg.Error, sink: PostgresSink) -> Configuration
     """What stands between a sink and its server before the first epoch. May ask the server for its certificate."""
     words = said(error)
     if error.sqlstate is not None:
-        what, remedy = f"PostgreSQL refuses: {words}", "give the role what the message asks for."
+        what, remedy = f"PostgreSQL refuses: {words}", _REFUSAL_REMEDIES.get(error.sqlstate) or _BLAMED[blame(error)]
     elif (told := _TLS.search(words)) is not None:
         why = certificate_complaint(sink.dsn) if told["other"] else None
         what = f"there is no TLS with the PostgreSQL server: {f'{why}: ' if why else ''}{words}"
@@ -183,7 +196,7 @@ def failed(error: psycopg.Error, doing: str, handle: Handle, sink: PostgresSink)
     """Any other error while a branch was written or prepared."""
     where: dict[str, Any] = {"pipeline": str(handle.pipeline), "epoch": handle.epoch, "sink": handle.sink}
     state = error.sqlstate or ""
-    if state == _CANCELLED:
+    if state == _CANCELLED and not raised_on_purpose(error):
         return TransientError(
             f"PostgreSQL ended a statement {doing}, for which the sink allows timeout_s={sink.timeout_s:g} s:"
             f" {said(error)}",

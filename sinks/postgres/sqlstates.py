@@ -92,6 +92,11 @@ def blame(error: psycopg.Error) -> Blame:
     return blamed(error.sqlstate or "", error.diag.source_file, error.diag.source_function)
 
 
+def raised_on_purpose(error: psycopg.Error) -> bool:
+    """Whether code of the user's own has raised the error, with whatever code it has chosen."""
+    return error.diag.source_function in _RAISING
+
+
 def blamed(sqlstate: str, source_file: str | None = None, source_function: str | None = None) -> Blame:
     """As `blame`, of what an error carries.
 

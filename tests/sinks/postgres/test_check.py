@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -61,6 +62,30 @@ def test_a_server_that_is_not_there(postgres: PostgresDatabase) -> None:
     error = refusal(on(postgres, dsn="host=127.0.0.1 port=1 user=u password=hidden dbname=d"))
     assert "cannot be reached" in error.what
     assert "hidden" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "slow", "sqlstate", "remedy"),
+    [
+        ("statement_timeout", "PERFORM pg_sleep(20);", "57014", "ALTER ROLE"),
+        ("lock_timeout", "LOCK TABLE t;", "55P03", "pg_locks and pg_prepared_xacts"),
+    ],
+)
+def test_a_time_that_is_over_is_no_matter_of_rights(
+    postgres: PostgresDatabase, setting: str, slow: str, sqlstate: str, remedy: str
+) -> None:
+    postgres.execute(TABLE)
+    postgres.execute("CREATE SCHEMA slow")  # the server's answer to the first question of `check` takes its time
+    postgres.execute(
+        "CREATE FUNCTION slow.pg_is_in_recovery() RETURNS bool LANGUAGE plpgsql"
+        f" AS $$ BEGIN {slow} RETURN false; END $$"
+    )
+    settings = f"-c search_path=slow,pg_catalog,public -c {setting}=300"
+    with psycopg.connect(postgres.dsn) as other:
+        other.execute("LOCK TABLE t")
+        error = refusal(on(postgres, dsn=make_conninfo(postgres.dsn, options=settings)))
+    assert f"(SQLSTATE {sqlstate})" in error.what
+    assert remedy in str(error.remedy)
 
 
 def test_a_role_or_database_that_is_not_there(postgres: PostgresDatabase) -> None:
