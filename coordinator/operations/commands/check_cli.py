@@ -37,7 +37,7 @@ def check(target: Target, *, as_json: AsJson = False) -> None:
             raise
         found = [error]
     if as_json:
-        told = [_refusal(error) for error in found]
+        told = [_refusal(filled(error)) for error in found]
         of = shown(target) if found else target
         print_json({"target": of, "starts": not found, "refusal": told[0] if told else None, "refusals": told})
     elif not found:

@@ -12,6 +12,7 @@ from tpc.coordinator.kernel.checkpoint import Checkpoint
 from tpc.coordinator.kernel.log.checking import CheckedLog, Flaw, check_log
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.operations.commands.targets import fill
 from tpc.data_status import annotate_errors, data_status_for_reader
 from tpc.history import History
 from tpc.manifest import Manifest
@@ -58,8 +59,7 @@ def _start(checked: CheckedLog, checkpoint: Checkpoint | None) -> dict[str, Any]
             "does": "void",
             "what": f"ask every sink whether it shows anything that the damaged record in slot {slots} may have "
             f"decided. If none does: void it on the record and {goes_on['what']}. If one does: refuse",
-            "remedy": "start the pipeline or run `tpc recover TARGET`; where that refuses, restore the record from a "
-            "backup or a mirror.",
+            "remedy": f"{_start_or_recover()}; where that refuses, restore the record from a backup or a mirror.",
         }
     return goes_on
 
@@ -73,12 +73,16 @@ def _goes_on(history: History, checkpoint: Checkpoint | None) -> dict[str, Any]:
     parked = None if checkpoint is None else ParkedNote(checkpoint.notes).of(history)
     what = f"finish epoch {pending.epoch}, which is decided and not complete: {_wait(history, pending)}"
     if parked is None:
-        return {"does": "finish", "what": what, "remedy": "start the pipeline, or run `tpc recover TARGET`."}
+        return {"does": "finish", "what": what, "remedy": f"{_start_or_recover()}."}
     return {
         "does": "finish",
         "what": f"{what}. Sink {parked['sink']} has refused it: {parked['what']}; a start asks it once more",
         "remedy": "remove the cause and start, or record a decision: `tpc resolve`.",
     }
+
+
+def _start_or_recover() -> str:
+    return fill("start the pipeline, or run `tpc recover MODULE:PIPELINE`")
 
 
 def _wait(history: History, pending: Manifest) -> str:

@@ -64,6 +64,11 @@ def load_job(target: str) -> Job:
         ) from error
     except TpcError:
         raise
+    except SystemExit as error:  # a program that was not written to be imported, or that lacks something
+        raise ConfigurationError(
+            f"{shown(target)!r} cannot be loaded: it ends the program{_by(error)}",
+            remedy='move what it runs by itself below `if __name__ == "__main__":`, or correct what it ends for.',
+        ) from error
     except Exception as error:  # it is the user's program: whatever it raises is told as its own
         raise ConfigurationError(
             f"{shown(target)!r} cannot be loaded: {printable(said(error), LIMIT)}",
@@ -75,10 +80,17 @@ def load_job(target: str) -> Job:
         raise ConfigurationError(
             f"{target!r} is a {type(made).__name__}, neither a pipeline nor a service", remedy="return it unstarted."
         )
-    _known.update({"MODULE:PIPELINE": target, "MODULE:SERVICE": target, "TARGET": target})
+    _known.update({"MODULE:PIPELINE": target, "MODULE:SERVICE": target})
     with suppress(ConfigurationError):  # a pipeline may be given its checkpoint when it starts
         _known["CHECKPOINT"] = str(made.checkpoint)
     return made
+
+
+def _by(ended: SystemExit) -> str:
+    """How: with a code, or with a text, which `sys.exit` takes too."""
+    if ended.code is None or isinstance(ended.code, int):
+        return f" (exit code {ended.code or 0})"
+    return f": {printable(str(ended.code), LIMIT)}"
 
 
 _NAME_THOSE_OF_ONE = (
@@ -91,11 +103,17 @@ _known_options: dict[str, str] = {}
 
 
 def filled(error: TpcError) -> TpcError:
-    """The error, whose remedy names what the command was given in the place of words that stand for it."""
+    """The error, with its remedy as `fill` makes it."""
+    error.remedy = fill(error.remedy)
+    return error
+
+
+def fill(remedy: str) -> str:
+    """`remedy`, which names what the command was given in the place of the words that stand for it."""
     for word, value in _known.items():
         told = f"{shlex.quote(value)}{_known_options.get(word, '')}"
-        error.remedy = re.sub(rf"(?<=\s){word}(?=[\s`])", told.replace("\\", r"\\"), error.remedy)
-    return error
+        remedy = re.sub(rf"(?<=\s){word}(?=[\s`])", told.replace("\\", r"\\"), remedy)
+    return remedy
 
 
 def shown(target: str) -> str:
@@ -130,6 +148,7 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, Checkpoint | 
         job = load_job(target)
         return job.log if log is None else open_log(log), job.checkpoint
     folder = Path(target).absolute()
+    _known_options.pop("CHECKPOINT", None)  # of a target that the process was given before
     if log is not None:
         _known["CHECKPOINT"] = target if is_elsewhere(target) else str(folder)
         _known_options["CHECKPOINT"] = f" --log {shlex.quote(log)}" if shown(log) == log else " --log LOG"

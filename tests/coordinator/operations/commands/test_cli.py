@@ -138,6 +138,19 @@ def test_whatever_a_job_raises_is_told_in_one_paragraph(words: list[str], raises
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [("sys.exit()", "(exit code 0)"), ("sys.exit(3)", "(exit code 3)"), ("sys.exit('no DSN')", "the program: no DSN")],
+)
+@pytest.mark.parametrize("at", ["", "def pipeline():\n    "], ids=["import", "call"])
+def test_a_job_that_ends_the_program_is_told_as_such(at: str, ends: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(f"import sys\n{at}{ends}\n")
+    done = command("check", "job:pipeline", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "'job:pipeline' cannot be loaded: it ends the program" in done.stderr
+    assert told in done.stderr
+
+
 def test_a_target_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("def pipeline():\n    return 42\n")
     done = command("recover", "job:pipeline", cwd=tmp_path)
