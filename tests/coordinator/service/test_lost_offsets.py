@@ -21,7 +21,7 @@ from tpc.chaos.checkers.kafka_content import group_lag
 from tpc.coordinator.kernel.feeding.lost_offsets import only_offsets_are_lost
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.errors import TransientError
+from tpc.errors import LeadershipUnknownError, TransientError
 from tpc.manifest import Manifest
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink
@@ -163,6 +163,30 @@ def test_offsets_of_a_topic_that_is_gone_are_given_up_by_the_command_that_the_er
     assert told.exit_code == 0, told.output
     program.run(retires=True)
     assert program.shown() == ["a", "b", "c", "d"]
+
+
+def test_no_offsets_are_to_be_given_up_while_the_log_does_not_say_who_leads(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.lose("offsets")
+
+    def no_answer(*_: Any) -> None:
+        raise OSError("the log's disk does not answer")
+
+    def all_away(step: str, where: Mapping[str, Any]) -> None:
+        monkeypatch.setattr(Journal, "require_leading", no_answer)
+        raise TransientError("the brokers are away")
+
+    failpoints.install({"pass.open": all_away})
+    with pytest.raises(LeadershipUnknownError, match=r"brokers are away.*disk does not answer") as raised:
+        program.run()
+
+    assert str(raised.value.remedy).startswith("bring the log back")
+    assert "tpc resolve" not in str(raised.value.remedy)
+    failpoints.install({})
+    monkeypatch.undo()
+    program.run()
+    assert program.lag() == [(4, 4)]
 
 
 def test_rows_are_not_taken_for_the_offsets_of_a_sink_that_has_their_name_now(program: Program) -> None:

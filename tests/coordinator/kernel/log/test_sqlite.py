@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.kernel.log import sql_connection
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.errors import ConfigurationError, PutUnknownError, TransientError
+from tpc.support.file_rights import inheriting
 
 PASSWORD = "not-to-be-seen"
 
@@ -229,3 +231,15 @@ def test_what_the_server_says_is_told_in_one_line_with_its_state_and_without_the
     assert told == "password authentication failed for user (not shown) (SQLSTATE 28P01)"
     assert sql_connection.is_missing_table(RefusalError("42P01", 'relation "tpc_log" does not exist'))
     assert not sql_connection.is_missing_table(RefusalError("42501", "permission denied"))
+
+
+def test_a_database_that_holds_other_tables_keeps_the_rights_of_its_file(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    database = tmp_path / "app.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+        connection.commit()
+    database.chmod(0o600)
+    with inheriting():  # as a command of an operator
+        assert SqlLog(f"sqlite:///{database}", pipeline="job").put(1, b"{}", None)
+    assert stat.S_IMODE(database.stat().st_mode) == 0o600
