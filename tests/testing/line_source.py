@@ -1,16 +1,17 @@
 """A source for the kit of sources, which keeps the whole contract: the files of a directory, each one a partition.
 
 The directory is the system: `first.json` says which bytes it has lost, `id` which directory it is, and while there is a
-file `away` nothing answers.
+file `away` nothing answers. `open.json` says from which byte on a partition has lines of a writer that is not done.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -42,9 +43,17 @@ class LineSystem:
             with (self.directory / f"{number % PARTITIONS}.jsonl").open("ab") as file:
                 file.write(json.dumps({"n": number}).encode() + b"\n")
 
+    def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
+        """Feed numbers that nobody may read before the answer is called."""
+        (self.directory / "open.json").write_text(json.dumps(self.sizes()))
+        self.feed(numbers)
+        return (self.directory / "open.json").unlink
+
+    def sizes(self) -> Ends:
+        return {f"{n}": (self.directory / f"{n}.jsonl").stat().st_size for n in range(PARTITIONS)}
+
     def lose(self) -> None:
-        sizes = {f"{n}": (self.directory / f"{n}.jsonl").stat().st_size for n in range(PARTITIONS)}
-        (self.directory / "first.json").write_text(json.dumps(sizes))
+        (self.directory / "first.json").write_text(json.dumps(self.sizes()))
 
     @contextmanager
     def outage(self) -> Iterator[None]:
@@ -137,10 +146,13 @@ class LineReader(SourceReader):
     def take(self, rows: int) -> int:
         came, is_full, already = 0, False, self.size()
         self.found = True
+        upto = self.open_from()
         for name in self.names:
             with (self.directory / f"{name}.jsonl").open("rb") as file:
                 file.seek(self.polled_to[name])
                 for line in file:
+                    if self.polled_to[name] >= upto.get(name, math.inf):
+                        break
                     is_full = came == rows or (self.poll_bytes is not None and self.size() - already >= self.poll_bytes)
                     if is_full:
                         break
@@ -149,6 +161,13 @@ class LineReader(SourceReader):
                     came += 1
             self.found = self.found and not is_full
         return came
+
+    def open_from(self) -> Ends:
+        """From which byte on lines may be those of a writer that is not done."""
+        with suppress(FileNotFoundError):
+            found: Ends = json.loads((self.directory / "open.json").read_text())
+            return found
+        return {}
 
     def size(self) -> int:
         return sum(len(line) for lines in self.lines.values() for line in lines)

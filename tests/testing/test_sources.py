@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,6 +47,9 @@ class LineKit(SourceConformance):
     def outage(self) -> AbstractContextManager[object]:
         return self.lines.outage()
 
+    def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
+        return self.lines.begin(numbers)
+
 
 class TestPartitionedLines(LineKit):
     pass
@@ -56,6 +59,7 @@ class TestLinesSource(SourceConformance):
     timeout_s = 2.0
     has_no_secrets = "a file has no password"
     cannot_cut = "a local file is always there"
+    has_one_writer = "one program appends to the file"
 
     @pytest.fixture(autouse=True)
     def file(self, tmp_path: Path) -> None:
@@ -97,6 +101,7 @@ class TestIterableSource(SourceConformance):
     timeout_s = 2.0
     has_no_secrets = "Python values have no password"
     cannot_cut = "Python values are always there"
+    has_one_writer = "Python values are made by one function"
     cannot_lose = "Python values are those that the program has"
     cannot_recreate = "Python values have no name in a system"
 

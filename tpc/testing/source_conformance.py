@@ -4,6 +4,7 @@
         timeout_s = 5.0
         has_no_secrets = "the source reads a local file"
         cannot_cut = "a local file is always there"
+        has_one_writer = "one program appends to the file"
 
         @pytest.fixture(autouse=True)
         def place(self, tmp_path):                    # fixtures reach the hooks like this
@@ -27,7 +28,6 @@ What a service does with the events is not tried here: it is the same for every 
 from __future__ import annotations
 
 import pickle
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -39,15 +39,16 @@ from tpc.source import Part, Source
 from tpc.testing.requirements import SourceClause as Clause
 from tpc.testing.requirements import raised, refuse, require
 from tpc.testing.resources import Held
-from tpc.testing.source_hooks import LATER, NUMBERS, SEEK, SLACK_S, origins, twice
+from tpc.testing.source_hooks import LATER, MANY, NUMBERS, SEEK, origins, twice
 from tpc.testing.source_losses import LossTests
-from tpc.testing.source_process import Reading, read_elsewhere
+from tpc.testing.source_polls import PollTests
+from tpc.testing.source_process import Reading, polled, read_elsewhere
 
 READERS = 30
 """After so many readers descriptors and threads are counted."""
 
 
-class SourceConformance(LossTests):
+class SourceConformance(PollTests, LossTests):
     """Derive a test class from it, write the hooks, run pytest; see the head of this module.
 
     The source has to be in a module that another process can import.
@@ -181,6 +182,36 @@ class SourceConformance(LossTests):
         require(is_ahead == is_moved, told, Clause.POSITION, to_do)
         self._require_again(before, parts, after)
 
+    def test_two_readers_take_no_events_from_each_other(self) -> None:
+        self.feed(NUMBERS)
+        with self._reader() as first, self._reader() as second:
+            self._poll(first, 5)
+            self._poll(second, len(NUMBERS))
+            self._poll(first, len(NUMBERS) - 5)
+            read = [self._numbers(reader.cut()) for reader in (first, second)]
+        to_do = "keep in the reader, and nowhere else, where it stands: a takeover has two readers for a while."
+        for which, numbers in zip(("first", "second"), read, strict=True):
+            self._require_all(numbers, NUMBERS, f"In the {which} of two readers", Clause.POSITION, to_do)
+
+    def test_events_that_come_into_sight_late_are_not_passed_over(self) -> None:
+        self._needs("begin", "has_one_writer")
+        self.feed(NUMBERS)
+        with self._reader() as reader:
+            self._cuts(reader, 1_000)
+            commit = self.begin(LATER)
+            sooner = [number + 1_000 for number in LATER]
+            self.feed(sooner)  # another writer, which is done before
+            start = reader.position()
+            came = polled(reader, len(sooner), min(self.timeout_s, 2.0))
+            parts, end = reader.cut(), reader.position()
+            commit()
+            self._poll(reader, len(sooner) + len(LATER) - came)
+            rest = reader.cut()
+        to_do = "read no further than the first place that an open transaction has taken."
+        told = "Of two writers, of which the second was done first"
+        self._require_all(self._numbers([*parts, *rest]), [*LATER, *sooner], told, Clause.POSITION, to_do)
+        self._require_again(start, parts, end)
+
     # The same cut ----------------------------------------------------------------------------------------------
 
     def test_a_cut_is_read_again_as_it_was(self) -> None:
@@ -190,6 +221,15 @@ class SourceConformance(LossTests):
         self.feed(LATER)
         for start, parts, end in cuts:
             self._require_again(start, parts, end)
+
+    def test_a_cut_of_thousands_is_read_again_as_it_was(self) -> None:
+        self.feed(MANY)
+        with self._reader() as reader:
+            start = reader.position()
+            self._poll(reader, len(MANY), step=len(MANY))
+            parts, end = reader.cut(), reader.position()
+        self._require_all(self._numbers(parts), MANY, "In one cut", Clause.POSITION, SEEK)
+        self._require_again(start, parts, end)
 
     def test_how_events_were_polled_does_not_show_in_a_cut(self) -> None:
         self.feed(NUMBERS)
@@ -265,6 +305,18 @@ class SourceConformance(LossTests):
         to_do = "set `is_ended` where the partition held no more when it was read: a watermark waits for the others."
         require(all(part.is_ended for part in parts), "After all events a part is not `is_ended`.", Clause.PARTS, to_do)
 
+    def test_a_partition_that_has_more_has_not_ended(self) -> None:
+        self.feed(NUMBERS)
+        self._await_all()
+        with self._reader() as reader:
+            cuts = [parts for _, parts, _ in self._cuts(reader, 5)]
+        to_do = "set `is_ended` only where the partition held no more: a watermark waits for it no longer."
+        for index, parts in enumerate(cuts):
+            has_more = {part.name for later in cuts[index + 1 :] for part in later if part.events}
+            wrong = sorted(part.name for part in parts if part.is_ended and part.name in has_more)
+            require(not wrong, f"Parts are `is_ended`, and later cuts have more of them: {wrong}.",
+                    Clause.PARTS, to_do)  # fmt: skip
+
     def test_an_origin_names_one_event_whenever_it_is_read(self) -> None:
         self.feed(NUMBERS)
         with self._reader() as reader:
@@ -302,104 +354,20 @@ class SourceConformance(LossTests):
                     Clause.DECODED_AGAIN, to_do,
                 )  # fmt: skip
 
-    # Polls -----------------------------------------------------------------------------------------------------
+    # Identities ----------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("rows", [1, 7, 1_000])
-    def test_a_poll_takes_no_more_than_it_is_asked_for_and_counts_rightly(self, rows: int) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            first = self._poll(reader, 1, step=rows)
-            counted = [(first, len(self._numbers(reader.cut())))]
-            for _ in range(2):
-                came = reader.poll(rows, 1.0)
-                counted.append((came, len(self._numbers(reader.cut()))))
-        to_do = "count what the next cut will hand out; keep the rest for the next poll."
-        for came, has in counted:
-            told = f"poll({rows}) has said {came}, and the cut has {has} events."
-            require(came == has and came <= rows, told, Clause.POLL, to_do)
-
-    def test_a_poll_does_not_move_the_position(self) -> None:
+    def test_what_was_read_from_the_right_one_is_confirmed(self) -> None:
         self.feed(NUMBERS)
         with self._reader() as reader:
             self._poll(reader, 5)
             reader.cut()
-            before = reader.position()
-            self._poll(reader, 5)
-            after = reader.position()
-        to_do = "let `position` tell the end of the last cut: what is polled and not cut is read again after a restart."
-        require(before == after, f"A poll has moved the position from {before!r} to {after!r}.", Clause.POSITION, to_do)
-
-    def test_a_poll_waits_no_longer_than_it_may(self) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            self._cuts(reader, 1_000)
-            self._until_exhausted(reader)
-            for timeout_s in (0.0, 0.5):
-                began = time.monotonic()
-                came = reader.poll(10, timeout_s)
-                took = time.monotonic() - began
-                told = f"A poll that may wait {timeout_s:g} s took {took:.1f} s."
-                require(took <= timeout_s + SLACK_S, told, Clause.POLL, "pass the time on to the client.")
-                told = f"A poll has said {came} events after all were read."
-                require(came == 0, told, Clause.POLL, "count what the next cut will hand out.")
-
-    def test_a_poll_that_knows_sizes_stops_at_the_bytes_it_is_given(self) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            self._poll(reader, 2)
-            if reader.polled_bytes() is None:
-                pytest.skip("polled_bytes: the source does not know the sizes of its events")
-            to_do = "count the bytes of what is polled and not cut, and stop at `poll_bytes` after at least one event."
-            require(bool(reader.polled_bytes()), "After a poll `polled_bytes` is 0.", Clause.POLL, to_do)
-            reader.cut()
-            require(reader.polled_bytes() == 0, "After a cut `polled_bytes` is not 0.", Clause.POLL, to_do)
-            for _ in range(2):  # the second time with an event that is polled and not cut
-                came = 0
-                deadline = time.monotonic() + self.timeout_s
-                while not came and time.monotonic() < deadline:
-                    came = reader.poll_up_to(1, 10, 1.0)
-                told = f"With poll_bytes = 1 a poll brought {came} events."
-                require(came == 1, told, Clause.POLL, to_do)
-
-    def test_what_comes_later_is_read_later(self) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            self._cuts(reader, 1_000)
-            self._until_exhausted(reader)
-            self.feed(LATER)
-            self._poll(reader, len(LATER))
-            told = "Of events that came after the source had been exhausted"
-            to_do = "look again at each poll; what was exhausted may have got more."
-            self._require_all(self._numbers(reader.cut()), LATER, told, Clause.EXHAUSTED, to_do)
-
-    def test_a_source_is_not_exhausted_while_it_has_events(self) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            self._await_all()
-            self._poll(reader, 5)
-            to_do = "answer True only when all was polled that was there: `until_end` stops then, and loses the rest."
-            require(not reader.is_exhausted(), "After 5 of 24 events is_exhausted() is True.", Clause.EXHAUSTED, to_do)
-            self._poll(reader, len(NUMBERS) - 5)
-            self._until_exhausted(reader)
-
-    def test_reading_ahead_brings_the_same_events(self) -> None:
-        self.feed(NUMBERS)
-        with self._reader() as reader:
-            if not reader.reads_ahead:
-                pytest.skip("reads_ahead is False: a service does not read ahead while it commits")
-            start = reader.position()
-            self._poll(reader, 5)
-            parts, end = reader.cut(), reader.position()
-            due = len(NUMBERS) - len(self._numbers(parts))
-            deadline, ahead = time.monotonic() + self.timeout_s, 0
-            while ahead < due and time.monotonic() < deadline:
-                ahead += reader.poll_ahead(100)
-            stands, rest = reader.position(), reader.cut()
-        to_do = "let `poll_ahead` do what `poll` does, without waiting; it is called by another thread."
-        self._require_all(self._numbers([*parts, *rest]), NUMBERS, "With `poll_ahead`", Clause.POLL, to_do)
-        told = f"poll_ahead has said {ahead} events, and {due} came; it has moved the position: {stands != end}."
-        require(ahead == due and stands == end, told, Clause.POLL, to_do)
-        self._require_again(start, parts, end)
+            if not reader.identities():
+                pytest.skip("identities: the source has none, so a service asks it to confirm nothing")
+            try:
+                reader.confirm()
+            except Exception as error:  # noqa: BLE001  whatever it is, no epoch with events would be decided
+                to_do = "return where nothing has changed; with a connection of its own, since another thread calls it."
+                refuse(f"confirm() after a cut raised {raised(error)}.", Clause.IDENTITY, to_do)
 
     # Shards ----------------------------------------------------------------------------------------------------
 
@@ -414,6 +382,19 @@ class SourceConformance(LossTests):
         moved = [n for before, after in zip(first, second, strict=True) for n in before if n not in after]
         to_do = "divide by what an event is or where it lies, never by how much there is."
         require(not moved, f"After more events these have come to another shard: {moved}.", Clause.SHARDS, to_do)
+
+    def test_another_process_divides_in_the_same_way(self) -> None:
+        source = self.make_source()
+        if type(source).sharded is Source.sharded or source.sharded(Shard(0, 2)) is source:
+            pytest.skip("sharded: the source is not divided")
+        self.feed(NUMBERS)
+        with self._reader(source.sharded(Shard(0, 2))) as reader:
+            here = self._all_of(reader)
+        to_do = "divide by a digest or a number; Python's hash of a text differs from process to process."
+        for seed in (1, 2):
+            reading = Reading(source, None, len(here), self.timeout_s, Shard(0, 2))
+            there = [self.number(event) for event in read_elsewhere(reading, hash_seed=seed)]
+            self._require_all(there, here, "As shard 0 of 2 in another process", Clause.SHARDS, to_do)
 
     def _of_shards(self, of: int) -> list[list[int]]:
         read = []

@@ -23,6 +23,8 @@ NUMBERS = range(100, 124)
 """The events of most tests: so many that every one of a few partitions has some."""
 LATER = range(200, 212)
 """Those that come later."""
+MANY = range(1_000, 3_500)
+"""More than a client brings in one answer."""
 SLACK_S = 2.0
 """So much longer than it may wait a call may take on a busy machine."""
 
@@ -44,6 +46,8 @@ class SourceHooks:
     """A reason, if `recreate` cannot be provided."""
     cannot_cut: ClassVar[str] = ""
     """A reason, if `outage` cannot be provided."""
+    has_one_writer: ClassVar[str] = ""
+    """A reason, if `begin` cannot be provided: events come into sight in the order of their positions, always."""
 
     # To be written ---------------------------------------------------------------------------------------------
 
@@ -77,6 +81,10 @@ class SourceHooks:
 
     def outage(self) -> AbstractContextManager[object]:
         """A context in which the system cannot be reached; after it all is there again."""
+        raise NotImplementedError
+
+    def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
+        """Write events as `feed` does, in a transaction that is left open; what is returned commits it."""
         raise NotImplementedError
 
     # Helpers ---------------------------------------------------------------------------------------------------

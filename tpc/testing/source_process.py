@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpc.errors import TransientError
+from tpc.shards import Shard
 from tpc.source import Source
 
 DEADLINE_S = 120.0
@@ -19,20 +20,25 @@ _CODE = "from tpc.testing.source_process import serve; serve()"
 
 @dataclass(frozen=True)
 class Reading:
-    """Read at least `rows` events of `source` after `position`, within `timeout_s`."""
+    """Read at least `rows` events of `source` after `position`, within `timeout_s`; of `shard` what is its part."""
 
     source: Source
-    position: str
+    position: str | None
     rows: int
     timeout_s: float
+    shard: Shard | None = None
 
 
-def read_elsewhere(reading: Reading) -> list[Any]:
-    """The events that another process reads. They have to be picklable. Raises `AssertionError` if it fails."""
+def read_elsewhere(reading: Reading, hash_seed: int | None = None) -> list[Any]:
+    """The events that another process reads. They have to be picklable. Raises `AssertionError` if it fails.
+
+    With `hash_seed` its hashes of texts are those of this seed; Python draws one for each process.
+    """
+    seed = {} if hash_seed is None else {"PYTHONHASHSEED": f"{hash_seed}"}
     done = subprocess.run(
         [sys.executable, "-c", _CODE],
         input=pickle.dumps(reading),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **seed},
         capture_output=True,
         timeout=DEADLINE_S + reading.timeout_s,
         check=False,
@@ -67,7 +73,8 @@ def serve() -> None:
     reading: Reading = pickle.loads(sys.stdin.buffer.read())
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the source prints is no answer
-    reader = reading.source.reader()
+    source = reading.source if reading.shard is None else reading.source.sharded(reading.shard)
+    reader = source.reader()
     try:
         reader.seek(reading.position)
         polled(reader, reading.rows, reading.timeout_s)

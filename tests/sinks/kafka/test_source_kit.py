@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 
 from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tpc.source import Source
@@ -47,3 +48,14 @@ class TestKafkaSource(SourceConformance):
 
     def recreate(self) -> None:
         self.kafka.recreate(self.topic, partitions=PARTITIONS)
+
+    def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
+        """A source reads what is committed, and no further than the first record of an open transaction."""
+        name = self.kafka.name("writer")
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap, "transactional.id": name})
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for n in numbers:
+            producer.produce(self.topic, json.dumps({"n": n}), partition=n % PARTITIONS)
+        producer.flush(DEADLINE_S)
+        return partial(producer.commit_transaction, DEADLINE_S)
