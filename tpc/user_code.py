@@ -69,12 +69,13 @@ def require_done(answer: object, what: str, *, is_iterator_fine: bool = False) -
 def is_refusal(error: BaseException) -> bool:
     """Whether an exception of the user's function means that it refuses its value.
 
-    True for a `DataError`, but for no other error of this library, and not for a lack of memory: these concern the run,
-    and need not happen again with the same value.
+    True for a `DataError`, but for no other error of this library, and not for a lack of memory, which Python tells as
+    a `SystemError` too where it strikes the interpreter: these concern the run, and need not happen again with the same
+    value.
     """
     if isinstance(error, TpcError):
         return isinstance(error, DataError)
-    return isinstance(error, Exception) and not isinstance(error, MemoryError)
+    return isinstance(error, Exception) and not isinstance(error, (MemoryError, SystemError))
 
 
 def is_unkept(error: BaseException) -> bool:

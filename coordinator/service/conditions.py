@@ -24,10 +24,12 @@ def checked_condition(where: Any, schema: pyarrow.Schema, sink: str) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from tpc.support.arrow_errors import ARROW_REFUSALS
+
     if isinstance(where, pc.Expression):
         try:
             kind = _evaluated(where, schema.empty_table()).type
-        except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
+        except (*ARROW_REFUSALS, ValueError, TypeError, KeyError) as error:
             raise ConfigurationError(
                 f"where= cannot be computed of these rows: {error}",
                 sink=sink,

@@ -16,8 +16,9 @@ from pyarrow import types
 
 from tpc.coordinator.service.exact_values import NS_OF_UNIT, UnfitError
 from tpc.coordinator.service.value_rules import column_rule
+from tpc.support.arrow_errors import ARROW_REFUSALS
 
-_RAISED = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+_RAISED = (*ARROW_REFUSALS, TypeError, ValueError, OverflowError, AttributeError)
 _WHY_LIMIT = 400
 _COARSE = {"s", "ms"}
 """Units to which Arrow cuts off, without a word, what a Python value has beyond them."""
@@ -176,7 +177,7 @@ def _same(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
     try:
         made = column.cast(kind)
-    except pa.ArrowException:
+    except ARROW_REFUSALS:
         return None
     return made if not types.is_floating(kind) or _is_equal(column, made) else None
 

@@ -20,6 +20,7 @@ from pyarrow import types
 from tpc.coordinator.service import exact_values as values
 from tpc.coordinator.service.exact_values import Exact, UnfitError, unfit
 from tpc.describing import described
+from tpc.support.arrow_errors import ARROW_REFUSALS
 
 
 class UnsupportedError(ValueError):
@@ -146,7 +147,7 @@ class Rule(ABC):
         if isinstance(value, pa.Scalar):
             try:
                 value = value.as_py()
-            except (ValueError, OverflowError, pa.ArrowException) as error:
+            except (ValueError, OverflowError, *ARROW_REFUSALS) as error:
                 raise UnfitError(f"a {value.type} of Arrow's that is no value of Python's: {error}") from None
         return None if value is None else self.exact(value)
 

@@ -207,10 +207,12 @@ def _fault_in_parquet(field: pyarrow.Field) -> str | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from tpc.support.arrow_errors import ARROW_REFUSALS
+
     try:
         schema = pa.schema([field])
         pq.write_table(schema.empty_table(), io.BytesIO())
-    except (pa.ArrowException, OSError) as error:  # a decimal with a negative scale raises OSError
+    except (*ARROW_REFUSALS, OSError) as error:  # a decimal with a negative scale raises OSError
         return str(error)
     return None
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow
 
 from tpc.errors import DataError
+from tpc.support.arrow_errors import ARROW_REFUSALS
 
 SCHEMA = pyarrow.schema(
     [
@@ -51,7 +52,7 @@ def checked(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     try:
         arrays = [batch.column(batch.schema.get_field_index(field.name)) for field in SCHEMA]
         table = pyarrow.table([_cast(array, field) for array, field in zip(arrays, SCHEMA, strict=True)], schema=SCHEMA)
-    except (pyarrow.ArrowException, IndexError, OverflowError) as error:
+    except (*ARROW_REFUSALS, IndexError, OverflowError) as error:
         raise DataError(f"the rows of a state are key, value and expires_ms: {error}") from error
     if table["key"].null_count:
         raise DataError("a key of a state is NULL", column="key")

@@ -16,6 +16,7 @@ from pyarrow import ipc
 
 from tpc.coordinator.service.state.changes import SCHEMA, Change
 from tpc.errors import DataError
+from tpc.support.arrow_errors import ARROW_REFUSALS
 
 AT_ONCE = 500
 """Rows of a part, at most."""
@@ -111,7 +112,7 @@ def _read(data: bytes) -> pyarrow.RecordBatch:
     try:
         batch = ipc.read_record_batch(pyarrow.py_buffer(data), SCHEMA)
         batch.validate(full=True)
-    except (pyarrow.ArrowException, OSError, EOFError, TypeError) as error:
+    except (*ARROW_REFUSALS, OSError, EOFError, TypeError) as error:
         raise sqlite3.DatabaseError(f"changes are malformed: {error}") from error
     return batch
 

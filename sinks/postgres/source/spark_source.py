@@ -30,6 +30,7 @@ from tpc.sinks.postgres.source.reading import Reading
 from tpc.sinks.postgres.source.server import Horizon, asked, holder, horizon, make_lasting, opened
 from tpc.sinks.postgres.source.spark_types import is_read_as_text
 from tpc.source_options import TABLE
+from tpc.support.arrow_errors import ARROW_REFUSALS
 from tpc.support.bounded_connection import BoundedConnection, is_alive
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class TableStreamReader(DataSourceStreamReader):
         for field, values in zip(self.schema, zip(*rows, strict=True), strict=True):
             try:
                 columns.append(pa.array(values, field.type))
-            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            except (*ARROW_REFUSALS, ValueError, TypeError, OverflowError) as error:
                 raise DataError(
                     f"a value of column {field.name!r} of table {self.reading.name!r} is no {field.type} of Spark",
                     column=field.name,

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -171,7 +172,15 @@ def service_of(directory: Path, function: Any, values: Any = range(30), **option
 
 
 @pytest.mark.parametrize(
-    "own", [TransientError("registry"), MemoryError(), ConfigurationError("mistaken"), SystemExit(3)]
+    "own",
+    [
+        TransientError("registry"),
+        MemoryError(),
+        pa.ArrowMemoryError("realloc of size 64 failed"),
+        SystemError("returned NULL"),
+        ConfigurationError("mistaken"),
+        SystemExit(3),
+    ],
 )
 def test_what_concerns_the_run_is_no_dead_letter(own: BaseException, tmp_path: Path) -> None:
     def fails(event: int, out: Any) -> None:
