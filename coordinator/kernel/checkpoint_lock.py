@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, TransientError
 from tpc.json import parse_note
 from tpc.support import since_boot
-from tpc.support.durable_files import make_directories
-from tpc.support.file_rights import inherit, inherit_at
+from tpc.support.durable_files import in_words, make_directories
+from tpc.support.file_rights import inherit, inherit_at, remedy_for
 from tpc.support.own_descriptors import OwnDescriptor
 
 _ANOTHER_THING = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})
@@ -70,7 +70,8 @@ class CheckpointLock:
         """Take the lock, with `takeover` past another holder.
 
         Without it, raises `FencedError` when somebody has taken the checkpoint over since this process began, and
-        `CheckpointInUseError` naming the holder. Raises `ConfigurationError` where something else is in a file's place.
+        `CheckpointInUseError` naming the holder. Raises `ConfigurationError` where something else is in a file's place,
+        and `TransientError` where the file system does not let this user write, or has no room.
         """
         with self._in_place():
             self._acquire(takeover=takeover)
@@ -82,7 +83,12 @@ class CheckpointLock:
             yield
         except OSError as error:
             if error.errno not in _ANOTHER_THING:
-                raise
+                raise TransientError(
+                    f"the lock {self.path} of {self._where()} cannot be taken: {in_words(error)}",
+                    remedy=remedy_for(
+                        error, "free space, mount the file system for writing or repair it; then restart."
+                    ),
+                ) from error
             at = error.filename2 or error.filename or self.path  # of a rename the place that it was to take
             is_ours = Path(at).parent == self.path.parent
             raise ConfigurationError(

@@ -68,3 +68,27 @@ def test_python_ends_while_one_hangs() -> None:
     assert issubclass(DaemonThreads, ThreadPoolExecutor.__bases__[0])
     with python(HANGS) as process:
         assert process.wait(60.0) == 0
+
+
+NO_ROOM = """
+import resource
+from pathlib import Path
+from tpc.support.daemon_threads import DaemonThreads
+
+threads = DaemonThreads(1, "test")
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 1_000_000, resource.RLIM_INFINITY))  # less than a thread's stack
+try:
+    threads.submit(int)
+except RuntimeError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(threads.submit(int).result(10.0))
+threads.shutdown()
+"""
+
+
+def test_a_thread_that_the_system_does_not_start_is_told_and_may_be_tried_again() -> None:
+    with python(NO_ROOM) as process:
+        told, _ = process.communicate(timeout=60.0)
+    assert told.splitlines() == ["can't start new thread", "0"]

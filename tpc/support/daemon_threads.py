@@ -37,11 +37,11 @@ class DaemonThreads(Executor):
         with self._lock:
             if self._is_over:
                 raise RuntimeError("the threads have been let go")
-            self._calls.put((future, lambda: call(*arguments, **named)))
             if len(self._threads) < self._most:
                 thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)  # one that the system does not start can neither serve nor be joined
+            self._calls.put((future, lambda: call(*arguments, **named)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

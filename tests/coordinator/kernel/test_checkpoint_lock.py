@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.other_users import NOBODY, as_user, can_be_another
 from tests.support.processes import line, python
+from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
 from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
-from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, TransientError
 from tpc.support import since_boot
 
 HOLDER = """
@@ -277,3 +282,54 @@ def test_a_place_that_can_be_no_directory_is_named(place: Callable[[Path], Path]
     with pytest.raises(ConfigurationError, match="cannot be used for the checkpoint") as raised:
         CheckpointLock(place(tmp_path) / "tpc").acquire()
     assert "name a directory" in raised.value.remedy
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+@pytest.mark.parametrize("is_made", [False, True], ids=["new", "used before"])
+def test_a_file_system_that_takes_nothing_is_told_with_what_to_do(
+    is_made: bool, takeover: bool, disk: SmallDisk
+) -> None:
+    directory = disk.path / "checkpoint" / "tpc"
+    if is_made:
+        with CheckpointLock(directory):
+            pass
+    disk.make_read_only()
+    with pytest.raises(TransientError, match=r"of the checkpoint .* cannot be taken: Read-only") as raised:
+        CheckpointLock(directory).acquire(takeover=takeover)
+    assert "mount the file system for writing" in str(raised.value.remedy)
+    disk.make_writable()
+    with CheckpointLock(directory):
+        pass
+
+
+def test_a_full_file_system_is_told_with_what_to_do(disk: SmallDisk) -> None:
+    disk.fill()
+    with pytest.raises(TransientError, match="cannot be taken: No space left on device") as raised:
+        CheckpointLock(disk.path / "checkpoint" / "tpc").acquire()
+    assert "free space" in str(raised.value.remedy)
+
+
+@pytest.mark.skipif(not can_be_another(), reason="only root may become another user")
+def test_a_checkpoint_of_another_user_is_told_with_owner_and_mode() -> None:
+    code = """
+import sys
+from pathlib import Path
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.errors import TransientError
+try:
+    CheckpointLock(Path(sys.argv[1])).acquire()
+except TransientError as error:
+    print(error)
+"""
+    with TemporaryDirectory() as folder:  # unlike `tmp_path`, others may enter it
+        Path(folder).chmod(0o755)
+        done = subprocess.run(
+            [*as_user(NOBODY, NOBODY), sys.executable, "-c", code, f"{folder}/tpc"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert "cannot be taken: Permission denied" in done.stdout
+    assert "mode 0755" in done.stdout
+    assert "chown --reference" in done.stdout

@@ -29,7 +29,8 @@ def rows(folder: Path) -> int:
 
 def test_an_event_whose_rows_do_not_fit_into_memory_is_no_dead_letter(tmp_path: Path) -> None:
     short = run(tmp_path, 64 << 20)
-    assert "MemoryError" in short.stderr.splitlines()[-2] + short.stderr.splitlines()[-1], short.stderr
+    assert short.returncode == 1
+    assert "MemoryError: " in short.stderr
     assert "Safe: epoch 0 is not decided" in short.stderr
     assert rows(tmp_path / "rows") == rows(tmp_path / "dead") == 0
 
