@@ -29,7 +29,7 @@ from tpc.sinks.files.layout import (
     whose_and_epoch,
 )
 from tpc.sinks.files.manifest import FileManifest, newest_publishing, read_manifest
-from tpc.sinks.files.publish import SHARE_IT, give_up_epoch, publish_epoch, refuse_without_rights
+from tpc.sinks.files.publish import NO_ROOM, give_up_epoch, publish_epoch, refuse_without_rights, remedy_for
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, remove, sync
@@ -61,6 +61,12 @@ class FileCommitter(Committer):
             error.sink = self.sink.name
             raise
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise TransientError(
+                    f"{self.layout.root} has no room for what a commit writes: {in_words(error)}",
+                    sink=self.sink.name,
+                    remedy=f"{remedy_for(error)}, then start again.",
+                ) from error
             raise ConfigurationError(
                 f"{self.layout.root} cannot be written as a commit needs: {in_words(error)}",
                 sink=self.sink.name,
@@ -247,7 +253,7 @@ class FileCommitter(Committer):
         try:
             yield
         except OSError as error:
-            remedy = SHARE_IT if isinstance(error, PermissionError) else None
+            remedy = remedy_for(error)
             what = f"{doing} in {self.layout.root} failed: {in_words(error)}"
             raise TransientError(what, sink=self.sink.name, remedy=remedy) from error
 

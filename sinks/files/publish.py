@@ -7,6 +7,7 @@ manifest.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -27,8 +28,9 @@ def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: fl
     try:
         outcome = within(timeout_s, lambda: _publish(layout, branches), waiting_for="the file system")
     except OSError as error:
-        remedy = f"; {SHARE_IT}" if isinstance(error, PermissionError) else ""
-        outcome = Outcome(Verdict.UNKNOWN, in_words(error) + remedy)
+        where = "" if error.filename else f" in {layout.root}"
+        remedy = f"; {what_to_do}" if (what_to_do := remedy_for(error)) else ""
+        outcome = Outcome(Verdict.UNKNOWN, f"{in_words(error)}{where}{remedy}")
     except CorruptionError as error:
         outcome = Outcome(Verdict.REFUSED, f"{error.what}; {error.remedy}".rstrip("; "))
     return {branch.handle: outcome for branch in branches}
@@ -136,11 +138,19 @@ def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
 # Renames and removals need rights on directories only, not on the files in them. Manifests, owner entries and the
 # identity must be readable.
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SHARE_IT = (
     "put all users that run this pipeline into one group, which the directory belongs to: in it run chgrp -R GROUP, "
     "chmod -R g+rwX,-t, find -type d -exec chmod g+s {} +; and start each of them with umask 002. Or run the pipeline "
     "as the user who ran it before."
 )
+
+
+def remedy_for(error: OSError) -> str | None:
+    """What to do about an error of the file system in a sink's directory; None where its kind does not tell it."""
+    if isinstance(error, PermissionError):
+        return SHARE_IT
+    return "free space on its disk, or raise the quota" if error.errno in NO_ROOM else None
 
 
 def refuse_without_rights(layout: Layout, pipeline: PipelineId, sink: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from tpc.json import JSONObject
 from tpc.sink import Committable, Validator, Writer
 from tpc.sinks.files.formats import Encoder, HashingFile, encoder, encoder_class
 from tpc.sinks.files.layout import Layout, file_name
+from tpc.sinks.files.publish import NO_ROOM
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 from tpc.support.deadlines import KeptThread, within
 from tpc.support.durable_files import in_words, make_directories, remove, sync
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from tpc.sinks.files.sink import FileSink
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FileWriter(Writer):

@@ -19,6 +19,7 @@ from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import Commit
 from tpc.errors import FencedError, TpcError, TransientError, UnknownOutcomeError
 from tpc.events import Answered, Event, Failed, Superseded
+from tpc.handles import Handle
 from tpc.sink import Outcome, Verdict
 
 logger = logging.getLogger(__name__)
@@ -111,11 +112,12 @@ class CommitRetries:
         return limit_s is not None and self.clock.monotonic() - self._began_at > limit_s
 
     def _unfinished(self, effect: Commit) -> UnknownOutcomeError:
-        evidence = next((outcome.evidence for outcome in self._unknown.values()), "")
+        handle, evidence = next(((h, outcome.evidence) for h, outcome in self._unknown.items()), (None, ""))
         return UnknownOutcomeError(
             f"{len(effect.handles)} branches of a decided epoch are not committed: {evidence}",
             pipeline=str(self.participants.pipeline),
             epoch=effect.manifest.epoch,
+            sink=None if handle is None else Handle.parse(handle).sink,
         )
 
     def _warn(self, effect: Commit) -> None:

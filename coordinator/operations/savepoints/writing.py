@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -43,6 +43,7 @@ from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state_partitions import state_partitions
 from tpc.coordinator.spark.state_store_files import StateFiles
 from tpc.data_status import annotate_errors, data_status_for_savepoint
+from tpc.describing import described
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, LogGoneError, StateLostError
 from tpc.history import History
 from tpc.records import RecordKind, digest
@@ -74,7 +75,7 @@ def move_into_savepoint(
     `timeout_s`, `ConfigurationError` when an epoch is pending, none is complete, the log has ended elsewhere, or `to`
     takes no files, `CorruptionError` for a damaged log, `StateLostError`.
     """
-    home = str(to.absolute()) if goes_to is None else goes_to.rstrip("/")
+    home = _in_utf8(str(to.absolute()) if goes_to is None else goes_to.rstrip("/"))
     with _in_words(to):
         require_writable(to)
     with locked_once_stopped(checkpoint / "tpc", timeout_s):
@@ -102,6 +103,20 @@ def move_into_savepoint(
             elif not made.lacks_name_only():
                 made.write(slots)
             return _finished(made)
+
+
+def _in_utf8(place: str) -> str:
+    """The place as the last record of the log tells it. Without UTF-8 in its locale Python reads a path otherwise."""
+    with suppress(UnicodeEncodeError):
+        place.encode("utf-8")
+        return place
+    try:
+        return os.fsencode(place).decode("utf-8")
+    except UnicodeError as error:
+        raise ConfigurationError(
+            f"the place {described(place)} is no text in UTF-8, and the log is to tell where the pipeline has gone",
+            remedy="name another place (--to).",
+        ) from error
 
 
 @contextmanager

@@ -250,7 +250,10 @@ def test_a_full_disk_at_commit_is_unknown_and_finished_when_there_is_room(tiny: 
         filler.write_bytes(b"x" * 2_000_000)
     (outcome,) = committer.commit([committable])
     assert outcome.verdict is Verdict.UNKNOWN
-    assert "No space left" in outcome.evidence
+    assert outcome.evidence == f"No space left on device in {tiny}; free space on its disk, or raise the quota"
+    with pytest.raises(TransientError, match="has no room for what a commit writes: No space left") as raised:
+        committer.check(CheckContext(JOB, schema, 1))
+    assert raised.value.remedy == "free space on its disk, or raise the quota, then start again."
     assert committed_files(str(tiny)) == []
     filler.unlink()
     assert [o.verdict for o in committer.commit([committable])] == [Verdict.COMMITTED]

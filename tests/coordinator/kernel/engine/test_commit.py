@@ -71,7 +71,7 @@ def test_finishing_is_given_up_after_its_timeout_and_the_next_start_goes_on() ->
     with pytest.raises(UnknownOutcomeError, match="a says unknown") as caught:
         pipeline.run(0)
     assert pipeline.clock.waits_s == [4.0, 4.0, 4.0]
-    assert (caught.value.epoch, caught.value.pipeline) == (0, "job#1")
+    assert (caught.value.epoch, caught.value.pipeline, caught.value.sink) == (0, "job#1", "a")
     pipeline.sinks[0].answers = []
     assert pipeline.restarted().state.last_complete == 0
 

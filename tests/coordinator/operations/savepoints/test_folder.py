@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.core.builders import complete, generation_body, intent, manifest
+from tests.support.processes import python
 from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.kernel.coordinator import Coordinator
@@ -92,6 +94,32 @@ def place(tmp_path: Path) -> Place:
 
 
 # Making ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_place_that_the_log_could_not_tell_is_refused_before_anything_is_made(place: Place) -> None:
+    place.to = place.root / os.fsdecode(b"s\xff")
+    with pytest.raises(ConfigurationError, match="is no text in UTF-8") as refused:
+        place.move()
+    assert "--to" in str(refused.value.remedy)
+    assert not place.to.exists()
+    place.to = place.root / "savepoints"
+    assert place.move().is_dir()
+
+
+def test_in_a_locale_without_utf_8_the_log_tells_the_same_place(place: Place) -> None:
+    code = """
+import sys
+from pathlib import Path
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations.savepoints.writing import move_into_savepoint
+move_into_savepoint(LocalLog(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]))
+"""
+    place.to = place.root / "sävé"
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with python(code, place.log.directory, place.checkpoint, place.to, environment=plain) as process:
+        assert process.wait(60.0) == 0
+    [folder] = place.to.iterdir()
+    assert Journal(place.log).read().moved_to == f"the savepoint {folder}"
 
 
 def test_it_holds_spark_s_files_the_log_and_what_the_sinks_show(place: Place) -> None:
