@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     Made = Sequence[tuple[int, pyarrow.RecordBatch]]
 
 logger = logging.getLogger(__name__)
+
+CAME_BACK = 70
+"""The exit code of a child that a function has forked, and that has come back from it."""
 
 
 class Compute(Protocol):
@@ -83,6 +87,7 @@ class ServicePass(EpochPass):
         self._on_fed = on_fed
         self._cancellation = cancellation
         self._was_fed = False
+        self._process = os.getpid()
 
     def cancel(self) -> None:
         """End the pass before its next batch."""
@@ -114,16 +119,14 @@ class ServicePass(EpochPass):
         return [report]
 
     def _run(self, work: EpochWork) -> PartitionReport:
-        with closing(RowChecks.of(self._batches.writings, work)) as checks:
-            made: Made | None = self.compute.run(checks)
+        made = self._computed(work, self.compute.run)
         self.context.phases.end("compute")
         assert made is not None
         try:
             return PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
         except DataError as error:
-            made = None
-            with closing(RowChecks.of(self._batches.writings, work)) as checks:
-                made = self.compute.without_refused(checks)
+            made = None  # its rows go before they are made again: two epochs of them need twice the memory
+            made = self._computed(work, self.compute.without_refused)
             if made is None:
                 raise self.compute.placed(error)  # noqa: B904  it is the same error
             logger.warning(
@@ -134,6 +137,13 @@ class ServicePass(EpochPass):
             return PartitionFeed(work, partition=0, attempt=1).run(self._fed(made))
         except DataError as error:
             raise self.compute.placed(error)  # noqa: B904  it is the same error
+
+    def _computed(self, work: EpochWork, compute: Callable[[RowChecks], Made | None]) -> Made | None:
+        with closing(RowChecks.of(self._batches.writings, work)) as checks:
+            try:
+                return compute(checks)
+            finally:
+                self._end_a_child()
 
     def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
         """The batches. Its end is reached once the last one is with every writer: the next epoch may be read then."""
@@ -147,3 +157,20 @@ class ServicePass(EpochPass):
                 self._on_fed()
             if self._ahead is not None:
                 self._ahead.begin()
+
+    def _end_a_child(self) -> None:
+        """A function that forks comes back twice: two processes would write this epoch and decide it.
+
+        The child ends at once, since whatever else it did, an abort above all, would be done to branches of its parent.
+        """
+        if os.getpid() == self._process:
+            return
+        logger.critical(
+            "a function has forked process %d, and its child %d has come back from it. The child ends here and has "
+            "written nothing; process %d goes on. To do: let a child end in the function (os._exit), or use "
+            "subprocess or multiprocessing.",
+            self._process,
+            os.getpid(),
+            self._process,
+        )
+        os._exit(CAME_BACK)

@@ -15,7 +15,8 @@ from tpc.support.sqlite_remedies import remedy_of_sqlite
     [
         ("database is locked", "see which process has the file open (fuser state.db)"),
         ("database or disk is full", "free space on the disk of state.db"),
-        ("disk I/O error", "bring back what is named"),
+        ("disk I/O error", "a limit of the process (ulimit -f), a quota, or the disk itself"),
+        ("unable to open database file", "bring back what is named"),
     ],
 )
 def test_every_error_advises_something(said: str, advised: str) -> None:
