@@ -7,7 +7,6 @@ machine (no Java, no network for the first fetch); a server that is there and do
 
 from __future__ import annotations
 
-import gc
 import re
 import signal
 import socketserver
@@ -56,13 +55,12 @@ pytest_plugins = [
     "tests.support.longest_files",
     "tests.support.drawn_by_day",
     "tests.support.memory_disk",
+    "tests.support.set_aside",
     "tests.support.told_at_once",
 ]
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
-LOOK_EVERY = 20
-MOST_OBJECTS = 300_000
 
 
 NEEDS = {
@@ -93,38 +91,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(marker)
     if isinstance(item, pytest.Function) and item.originalname in getattr(item.cls, "slow_tests", ()):
         item.add_marker(pytest.mark.slow)
-
-
-def pytest_collection_finish() -> None:
-    """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
-    _SetAside.all()
-
-
-def pytest_runtest_teardown() -> None:
-    """What services of the tests have set aside, and is garbage by now, is let go from time to time.
-
-    A service that finds something set aside leaves all set aside at its end. A run of thousands of them would keep
-    gigabytes, and each look at all objects would take longer than the one before.
-    """
-    _SetAside.tests += 1
-    if _SetAside.tests % LOOK_EVERY == 0 and gc.get_freeze_count() > _SetAside.objects + MOST_OBJECTS:
-        gc.unfreeze()
-        _SetAside.all()
-
-
-class _SetAside:
-    """What Python's collector leaves out of its looks."""
-
-    tests = 0
-    """So many have run."""
-    objects = 0
-    """So many there were when all was looked through."""
-
-    @classmethod
-    def all(cls) -> None:
-        gc.collect()
-        gc.freeze()
-        cls.objects = gc.get_freeze_count()
 
 
 @pytest.fixture(scope="session")

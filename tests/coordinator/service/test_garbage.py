@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.set_aside import count_set_aside
 from tpc.coordinator.service.running import Garbage
 
 
@@ -16,8 +17,9 @@ class Knot:
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """A program that has set nothing aside; the run of the tests has (`tests/conftest.py`)."""
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A program that has set nothing aside; the run of the tests has."""
+    monkeypatch.setattr(gc, "get_freeze_count", count_set_aside)
     before = gc.get_threshold()
     gc.unfreeze()
     yield
