@@ -20,7 +20,7 @@ _CODE = "from tpc.testing.source_process import serve; serve()"
 
 @dataclass(frozen=True)
 class Reading:
-    """Read at least `rows` events of `source` after `position`, within `timeout_s`; of `shard` what is its part."""
+    """Read at least `rows` events of `source` after `position`, within `timeout_s`; of `shard` all of its part."""
 
     source: Source
     position: str | None
@@ -78,6 +78,9 @@ def serve() -> None:
     try:
         reader.seek(reading.position)
         polled(reader, reading.rows, reading.timeout_s)
+        deadline = time.monotonic() + reading.timeout_s
+        while reading.shard is not None and not reader.is_exhausted() and time.monotonic() < deadline:
+            reader.poll(1_000, 0.2)
         events = [event for part in reader.cut() for event in part.events]
     finally:
         reader.close()
