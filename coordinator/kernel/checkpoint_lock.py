@@ -27,6 +27,15 @@ from tpc.support.own_descriptors import OwnDescriptor
 _ANOTHER_THING = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})
 """A directory in the place of a file or the other way round, a link, or a name that no file can have."""
 
+_OF_THE_DISK = "free space, mount the file system for writing or repair it; then restart."
+_REMEDIES = {
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "let the process have more open files (ulimit -n); then restart."),
+    **dict.fromkeys(
+        (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),
+        "name a directory on a file system that has locks (flock), a local disk say.",
+    ),
+}
+
 
 @dataclass(frozen=True)
 class _Takeover:
@@ -85,9 +94,7 @@ class CheckpointLock:
             if error.errno not in _ANOTHER_THING:
                 raise TransientError(
                     f"the lock {self.path} of {self._where()} cannot be taken: {in_words(error)}",
-                    remedy=remedy_for(
-                        error, "free space, mount the file system for writing or repair it; then restart."
-                    ),
+                    remedy=remedy_for(error, _REMEDIES.get(error.errno or 0, _OF_THE_DISK)),
                 ) from error
             at = error.filename2 or error.filename or self.path  # of a rename the place that it was to take
             is_ours = Path(at).parent == self.path.parent

@@ -71,7 +71,8 @@ def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
                     was_asked = True
             time.sleep(_POLL_S)
     finally:
-        request.remove()
+        if was_asked:
+            request.remove()
     try:
         yield
     except TpcError as error:

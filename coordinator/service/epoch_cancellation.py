@@ -1,12 +1,15 @@
 """Whether a service is to stop, and whether the epoch that is computed meanwhile is still waited for.
 
-An epoch is cancelled for a takeover, or for a stop that has waited long enough while nothing has decided the epoch.
+An epoch is cancelled for a takeover, or for a stop that has waited long enough while nothing has decided the epoch. And
+a function that forks comes back twice: the child ends, since two processes would write the epoch and decide it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
+from types import TracebackType
 
 from tpc.coordinator.kernel.stop_request import EpochNotWantedError, StopRequest
 from tpc.errors import TransientError
@@ -16,6 +19,8 @@ logger = logging.getLogger(__name__)
 _LOOK_INTERVAL_S = 1.0
 GIVE_UP_AFTER_S = 5.0
 """So long a stop waits for an epoch to be computed and written that nothing has decided yet, and for upkeep."""
+CAME_BACK = 70
+"""The exit code of a child that user code has forked, and that has come back from it."""
 
 
 class EpochAbandonedError(EpochNotWantedError):
@@ -59,14 +64,49 @@ class Stop:
         return self._asked_s is not None and now - self._asked_s >= GIVE_UP_AFTER_S
 
 
+class OneProcess:
+    """The process that leads a service. A context around user code, and asked between its calls.
+
+    A child ends at once, and runs nothing that a `finally` holds: whatever else it did, an abort above all, would be
+    done to branches of its parent.
+    """
+
+    def __init__(self) -> None:
+        self._number = os.getpid()
+
+    def end_a_child(self) -> None:
+        """Return in the process itself; in a child of it, end."""
+        if os.getpid() == self._number:
+            return
+        logger.critical(
+            "a function has forked process %d, and its child %d has come back from it. The child ends here and has "
+            "written nothing; process %d goes on. To do: let a child end in the function (os._exit), or use "
+            "subprocess or multiprocessing.",
+            self._number,
+            os.getpid(),
+            self._number,
+        )
+        os._exit(CAME_BACK)
+
+    def __enter__(self) -> OneProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end_a_child()
+
+
 class CancellationToken:
     """Cancels one epoch. It is asked again and again: between events, and between batches of rows.
 
-    `stop` is None for a decided epoch, which a stop waits for.
+    `stop` is None for a decided epoch, which a stop waits for. In a child that a function has forked it does not answer
+    but ends it (`one_process`).
     """
 
-    def __init__(self, stop: Stop | None) -> None:
+    def __init__(self, stop: Stop | None, one_process: OneProcess) -> None:
         self._stop = stop
+        self.one_process = one_process
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -75,6 +115,7 @@ class CancellationToken:
 
     def raise_if_cancelled(self) -> None:
         """Raise `TransientError` if it is cancelled, `EpochAbandonedError` if a stop does not wait for it."""
+        self.one_process.end_a_child()
         if self._is_cancelled:
             raise TransientError("the pass was ended: another coordinator leads")
         if self._stop is not None and self._stop.is_overdue():

@@ -27,7 +27,7 @@ from tpc.coordinator.kernel.resolve_commands import resolve_command
 from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service.computing import Computation, Positions
 from tpc.coordinator.service.cutting import Cut, Cutter
-from tpc.coordinator.service.epoch_cancellation import CancellationToken, EpochAbandonedError, Stop
+from tpc.coordinator.service.epoch_cancellation import CancellationToken, EpochAbandonedError, OneProcess, Stop
 from tpc.coordinator.service.epoch_input import (
     SourceCut,
     TimesToLive,
@@ -67,6 +67,7 @@ class Running:
         self._cutter = cutter
         self._batches = RowBatches(program.writings)
         self._stop = Stop(stop_request)
+        self._one_process = OneProcess()
         self._misused: list[ConfigurationError] = []
         """What was raised where an `out` was used after its epoch, or by another thread."""
         self._kept_at = time.monotonic()
@@ -118,7 +119,8 @@ class Running:
             logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
-            cut = self._cutter.again(cuts, time_of(manifest))
+            with self._one_process:
+                cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         lives = times_to_live_of(manifest)
         self._run(manifest.epoch, cut, manifest.epoch_input, stood, lives, decided=manifest)
@@ -157,7 +159,8 @@ class Running:
         try:
             while True:
                 self._keep_up()  # a source that always has something leaves no quiet moment
-                cut = self._cutter.next(self._stop.is_asked, self._keep_up, until_end=until_end)
+                with self._one_process:  # events are decoded, and asked for their time
+                    cut = self._cutter.next(self._stop.is_asked, self._keep_up, until_end=until_end)
                 if cut is None:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
@@ -199,7 +202,7 @@ class Running:
         """One epoch; `decided` is its manifest, if it has one."""
         failpoints.hit("epoch.planned", epoch=epoch)
         began_s, came = time.monotonic(), cut.came
-        cancellation = CancellationToken(self._stop if decided is None else None)
+        cancellation = CancellationToken(self._stop if decided is None else None, self._one_process)
         compute = self._computation(epoch, cut, positions, lives, cancellation, decided)
 
         def on_fed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     Made = Sequence[tuple[int, pyarrow.RecordBatch]]
 
 logger = logging.getLogger(__name__)
-
-CAME_BACK = 70
-"""The exit code of a child that a function has forked, and that has come back from it."""
 
 
 class Compute(Protocol):
@@ -87,7 +83,6 @@ class ServicePass(EpochPass):
         self._on_fed = on_fed
         self._cancellation = cancellation
         self._was_fed = False
-        self._process = os.getpid()
 
     def cancel(self) -> None:
         """End the pass before its next batch."""
@@ -139,17 +134,16 @@ class ServicePass(EpochPass):
             raise self.compute.placed(error)  # noqa: B904  it is the same error
 
     def _computed(self, work: EpochWork, compute: Callable[[RowChecks], Made | None]) -> Made | None:
-        with closing(RowChecks.of(self._batches.writings, work)) as checks:
-            try:
-                return compute(checks)
-            finally:
-                self._end_a_child()
+        with closing(RowChecks.of(self._batches.writings, work)) as checks, self._cancellation.one_process:
+            return compute(checks)
 
     def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
         """The batches. Its end is reached once the last one is with every writer: the next epoch may be read then."""
         for number, batch in made:
             self._cancellation.raise_if_cancelled()
-            yield self._batches.marked(number, batch)
+            with self._cancellation.one_process:  # conditions are asked here
+                marked = self._batches.marked(number, batch)
+            yield marked
         self._cancellation.raise_if_cancelled()
         if not self._was_fed:
             self._was_fed = True
@@ -157,20 +151,3 @@ class ServicePass(EpochPass):
                 self._on_fed()
             if self._ahead is not None:
                 self._ahead.begin()
-
-    def _end_a_child(self) -> None:
-        """A function that forks comes back twice: two processes would write this epoch and decide it.
-
-        The child ends at once, since whatever else it did, an abort above all, would be done to branches of its parent.
-        """
-        if os.getpid() == self._process:
-            return
-        logger.critical(
-            "a function has forked process %d, and its child %d has come back from it. The child ends here and has "
-            "written nothing; process %d goes on. To do: let a child end in the function (os._exit), or use "
-            "subprocess or multiprocessing.",
-            self._process,
-            os.getpid(),
-            self._process,
-        )
-        os._exit(CAME_BACK)

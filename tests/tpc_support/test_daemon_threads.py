@@ -77,7 +77,7 @@ from tpc.support.daemon_threads import DaemonThreads
 
 threads = DaemonThreads(1, "test")
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 1_000_000, resource.RLIM_INFINITY))  # less than a thread's stack
+resource.setrlimit(resource.RLIMIT_AS, (used + 1_500_000, resource.RLIM_INFINITY))  # less than a thread's stack
 try:
     threads.submit(int)
 except RuntimeError as error:

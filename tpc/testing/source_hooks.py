@@ -119,10 +119,10 @@ class SourceHooks:
             )
         return came
 
-    def _await_all(self) -> None:
-        """Return once all of `NUMBERS` can be read, in a system in which that takes a while."""
+    def _await(self, count: int) -> None:
+        """Return once so many events can be read, in a system in which that takes a while."""
         with self._reader() as reader:
-            self._poll(reader, len(NUMBERS))
+            self._poll(reader, count)
 
     def _cuts(self, reader: Any, size: int) -> list[tuple[str, list[Part], str]]:
         """All of `NUMBERS`, in cuts of at most `size` events: each with the positions before and after it."""

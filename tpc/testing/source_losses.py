@@ -65,7 +65,7 @@ class LossTests(SourceHooks):
     def test_a_first_cut_after_a_loss_is_read_again_as_it_was(self) -> None:
         self._needs("lose", "cannot_lose")
         self.feed(NUMBERS)
-        self._await_all()
+        self._await(len(NUMBERS))
         self.lose()
         self.feed(LATER)
         with self._reader() as reader:

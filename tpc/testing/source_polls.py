@@ -85,7 +85,7 @@ class PollTests(SourceHooks):
     def test_a_source_is_not_exhausted_while_it_has_events(self) -> None:
         self.feed(NUMBERS)
         with self._reader() as reader:
-            self._await_all()
+            self._await(len(NUMBERS))
             self._poll(reader, 5)
             to_do = "answer True only when all was polled that was there: `until_end` stops then, and loses the rest."
             require(not reader.is_exhausted(), "After 5 of 24 events is_exhausted() is True.", Clause.EXHAUSTED, to_do)

@@ -237,7 +237,7 @@ def _require_settled(history: History) -> int:
             f"epoch {history.pending.epoch} is decided and not complete: a savepoint holds nothing half done",
             pipeline=str(history.pipeline),
             epoch=history.pending.epoch,
-            remedy="finish it first: `tpc recover TARGET`; a parked epoch waits for `tpc resolve`.",
+            remedy="finish it first: `tpc recover MODULE:PIPELINE`; a parked epoch waits for `tpc resolve`.",
         )
     if history.last_complete is None:
         raise ConfigurationError(

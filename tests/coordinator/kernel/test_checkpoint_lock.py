@@ -19,6 +19,7 @@ from tests.support.other_users import NOBODY, as_user, can_be_another
 from tests.support.processes import line, python
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
+from tpc.coordinator.kernel.stop_request import locked_once_stopped
 from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
 from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, TransientError
 from tpc.support import since_boot
@@ -300,6 +301,15 @@ def test_a_file_system_that_takes_nothing_is_told_with_what_to_do(
     disk.make_writable()
     with CheckpointLock(directory):
         pass
+
+
+def test_so_it_is_told_to_who_asks_a_pipeline_to_stop(disk: SmallDisk) -> None:
+    directory = disk.path / "checkpoint" / "tpc"
+    with locked_once_stopped(directory, 1.0):
+        pass
+    disk.make_read_only()
+    with pytest.raises(TransientError, match="cannot be taken: Read-only"), locked_once_stopped(directory, 1.0):
+        pytest.fail("the lock was taken")
 
 
 def test_a_full_file_system_is_told_with_what_to_do(disk: SmallDisk) -> None:
