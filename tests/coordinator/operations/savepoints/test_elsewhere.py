@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -56,14 +57,14 @@ class Elsewhere:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
-    def begin(self, *module: str) -> subprocess.Popen[str]:
-        """The module as a program, by the other user."""
+    def begin(self, *module: str, errors: IO[str] | None = None) -> subprocess.Popen[str]:
+        """The module as a program, by the other user; what it tells goes to a pipe, or to the file `errors`."""
         return subprocess.Popen(
             [*(as_user(NOBODY, NOBODY) if self.is_another else ()), sys.executable, "-m", *module],
             env=self._environment(),
             cwd=self.root / "own",
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if errors is None else errors,
             text=True,
         )
 
@@ -130,15 +131,20 @@ def test_under_tpc_run_it_stops_with_its_savepoint_and_is_not_started_again(else
     assert elsewhere.restore("--move").returncode == 0
     log = LocalLog(elsewhere.checkpoint / "tpc" / "log")
     job = "tests.coordinator.operations.savepoints.elsewhere:pipeline"
-    supervised = elsewhere.begin("tpc", "run", job, "--trigger", "200 milliseconds")
-    try:
-        assert until(lambda: (Journal(log).open().last_complete or 0) >= 4, DEADLINE_S)
-        made = elsewhere.run("tpc", "savepoint", str(elsewhere.checkpoint), "--to", str(elsewhere.root / "own" / "s"))
-        assert made.returncode == 0, made.stderr
-        _, told = supervised.communicate(timeout=DEADLINE_S)
-    finally:
-        supervised.terminate()  # a job that still runs ends with its epoch
-        supervised.wait(DEADLINE_S)
+    # In a file: Spark tells much where it is stopped, and would wait for the reader of a pipe that is full.
+    with tempfile.TemporaryFile("w+") as errors:
+        supervised = elsewhere.begin("tpc", "run", job, "--trigger", "200 milliseconds", errors=errors)
+        try:
+            assert until(lambda: (Journal(log).open().last_complete or 0) >= 4, DEADLINE_S)
+            to = str(elsewhere.root / "own" / "s")
+            made = elsewhere.run("tpc", "savepoint", str(elsewhere.checkpoint), "--to", to)
+            assert made.returncode == 0, made.stderr
+            supervised.communicate(timeout=DEADLINE_S)
+        finally:
+            supervised.terminate()  # a job that still runs ends with its epoch
+            supervised.wait(DEADLINE_S)
+        errors.seek(0)
+        told = errors.read()
     assert supervised.returncode == 0, told
     assert "restart" not in told
     epochs = (Journal(log).read().last_complete or 0) + 1
