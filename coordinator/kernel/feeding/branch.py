@@ -206,8 +206,8 @@ class BranchFeed:
 def of_branch(made: Committable | None, handle: Handle) -> Committable | None:
     """`made` by a sink for the branch `handle`; None if it has nothing to commit.
 
-    Raises `ConfigurationError` if the sink has named another branch: by that name, a commit would publish what somebody
-    else has prepared, and a sweep would take this branch for one that nobody names.
+    Raises `ConfigurationError` if the sink has named another branch. The intent would hold that name: a commit would
+    publish the other branch, and the next start would abort this one, since no intent names it.
     """
     if made is not None and made.handle != handle:
         raise ConfigurationError(

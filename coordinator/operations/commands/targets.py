@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tpc.coordinator.kernel.checkpoint import Checkpoint
     from tpc.coordinator.kernel.job import Job
     from tpc.coordinator.kernel.log.contract import Log
+    from tpc.history import History
 
 
 class JobNotLoadedError(ConfigurationError):
@@ -93,9 +94,6 @@ def _by(ended: SystemExit) -> str:
     return f": {printable(str(ended.code), LIMIT)}"
 
 
-_NAME_THOSE_OF_ONE = (
-    "name the checkpoint of this pipeline, or the log of that checkpoint (--log, or TPC_LOG in the environment)."
-)
 _known: dict[str, str] = {}
 """What this process, one command, was given, by the word that stands for it in the texts of remedies."""
 _known_options: dict[str, str] = {}
@@ -238,18 +236,17 @@ def _require_own(target: str, checkpoint: Checkpoint, log: Log) -> None:
         )
     query_id, history = SparkLog(LocalFiles(checkpoint.root)).query_id(), Journal(log).read()
     if query_id is not None and history.query_id not in (None, query_id):
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} is of query {query_id}, the log at {log.describe()} of query "
-            f"{history.query_id}",
-            pipeline=str(history.pipeline),
-            remedy=_NAME_THOSE_OF_ONE,
-        )
+        raise _not_of_one(checkpoint, f"query {query_id}", log, f"query {history.query_id}", history)
     beside = log_beside(checkpoint)
     own = Journal(beside).read().pipeline if beside.slots() else None
     if own is not None and history.pipeline not in (None, own):
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} is of pipeline {own}, the log at {log.describe()} of pipeline "
-            f"{history.pipeline}",
-            pipeline=str(history.pipeline),
-            remedy=_NAME_THOSE_OF_ONE,
-        )
+        raise _not_of_one(checkpoint, f"pipeline {own}", log, f"pipeline {history.pipeline}", history)
+
+
+def _not_of_one(checkpoint: Checkpoint, own: str, log: Log, other: str, history: History) -> ConfigurationError:
+    return ConfigurationError(
+        f"the checkpoint {checkpoint} is of {own}, the log at {log.describe()} of {other}",
+        pipeline=str(history.pipeline),
+        remedy="name the checkpoint of this pipeline, or the log of that checkpoint (--log, or TPC_LOG in the "
+        "environment).",
+    )
