@@ -15,6 +15,7 @@ import typer
 from tpc.chaos import cli as chaos
 from tpc.coordinator.operations.commands import cli as coordinator
 from tpc.errors import TpcError
+from tpc.machine_limits import is_lack_of_threads, lack_of_threads
 from tpc.sinks.effects import cli as effects
 from tpc.support.durable_files import in_words
 from tpc.support.file_rights import inheriting, remedy_for
@@ -51,11 +52,16 @@ def _of_the_system(error: OSError) -> str:
 
 
 def main() -> None:
-    """The entry point of the `tpc` command. An error of the library, or of the file system, becomes one paragraph."""
+    """The entry point of the `tpc` command. An error of the library, or of the system, becomes one paragraph."""
     try:
         app()
     except OSError as error:
         print_line(f"tpc: {_of_the_system(error)}", err=True)
+        sys.exit(1)
+    except RuntimeError as error:
+        if not is_lack_of_threads(error):
+            raise
+        print_line(f"tpc: {lack_of_threads(error)}", err=True)
         sys.exit(1)
     except TpcError as error:
         from tpc.coordinator.operations.commands.targets import filled

@@ -14,6 +14,7 @@ from typing import Any
 
 from tpc.describing import described
 from tpc.errors import ConfigurationError, DataError, TpcError
+from tpc.machine_limits import is_lack
 
 TEXT_MAX = 500
 """The most characters of an exception's text, or of a value, in an error or a dead letter."""
@@ -69,13 +70,12 @@ def require_done(answer: object, what: str, *, is_iterator_fine: bool = False) -
 def is_refusal(error: BaseException) -> bool:
     """Whether an exception of the user's function means that it refuses its value.
 
-    True for a `DataError`, but for no other error of this library, and not for a lack of memory, which Python tells as
-    a `SystemError` too where it strikes the interpreter: these concern the run, and need not happen again with the same
-    value.
+    True for a `DataError`, but for no other error of this library, and not where the machine lacks something (memory,
+    open files, room on a disk): these concern the run, and need not happen again with the same value.
     """
     if isinstance(error, TpcError):
         return isinstance(error, DataError)
-    return isinstance(error, Exception) and not isinstance(error, (MemoryError, SystemError))
+    return isinstance(error, Exception) and not is_lack(error)
 
 
 def is_unkept(error: BaseException) -> bool:

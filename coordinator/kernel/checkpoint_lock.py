@@ -49,6 +49,30 @@ class _Takeover:
     """Which boot of the machine: a takeover before it fences nobody."""
 
 
+@contextmanager
+def told_as_lock(path: Path, of: str) -> Iterator[None]:
+    """Errors of the system about what stands where the lock `path` of a checkpoint, or its directory, is to be."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _ANOTHER_THING:
+            raise TransientError(
+                f"the lock {path} of {of} cannot be taken: {in_words(error)}",
+                remedy=remedy_for(error, _REMEDIES.get(error.errno or 0, _OF_THE_DISK)),
+            ) from error
+        at = Path(error.filename2 or error.filename or path)  # of a rename the place that it was to take
+        what = error.strerror
+        with suppress(OSError):  # a name that no file can have, say
+            if at.is_symlink() and not at.exists():
+                what = f"it is a link to {at.readlink()}, which is not there"
+        raise ConfigurationError(
+            f"{at} cannot be used for {of}: {what}",
+            remedy=f"move {at} away: nothing rests on it, and it is made again."
+            if at.parent == path.parent
+            else "name a directory that is there, or can be made.",
+        ) from error
+
+
 def holder_of(directory: Path) -> tuple[int, float] | None:
     """Which process has taken the lock last, and when that began; None where nobody has."""
     try:
@@ -82,28 +106,8 @@ class CheckpointLock:
         `CheckpointInUseError` naming the holder. Raises `ConfigurationError` where something else is in a file's place,
         and `TransientError` where the file system does not let this user write, or has no room.
         """
-        with self._in_place():
+        with told_as_lock(self.path, self._where()):
             self._acquire(takeover=takeover)
-
-    @contextmanager
-    def _in_place(self) -> Iterator[None]:
-        """Errors of the system about what stands where a directory or a file of the lock is to be."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in _ANOTHER_THING:
-                raise TransientError(
-                    f"the lock {self.path} of {self._where()} cannot be taken: {in_words(error)}",
-                    remedy=remedy_for(error, _REMEDIES.get(error.errno or 0, _OF_THE_DISK)),
-                ) from error
-            at = error.filename2 or error.filename or self.path  # of a rename the place that it was to take
-            is_ours = Path(at).parent == self.path.parent
-            raise ConfigurationError(
-                f"{at} cannot be used for {self._where()}: {error.strerror}",
-                remedy=f"move {at} away: nothing rests on it, and it is made again."
-                if is_ours
-                else "name a directory that is there, or can be made.",
-            ) from error
 
     def _acquire(self, *, takeover: bool) -> None:
         make_directories(self.path.parent)

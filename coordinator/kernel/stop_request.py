@@ -17,6 +17,7 @@ from pathlib import Path
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.errors import CheckpointInUseError, TpcError, TransientError
 from tpc.support import durable_files
+from tpc.support.file_rights import remedy_for
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,21 @@ class StopRequest:
         self.path = directory / FILE_NAME
 
     def make(self) -> None:
-        """Ask. Whatever is in the file's place, a link say, is replaced."""
-        durable_files.replace(self.path, f"{os.getpid()}\n".encode())
+        """Ask. Whatever is in the file's place, a link say, is replaced.
+
+        Raises `TransientError` where the file cannot be written: nobody is asked then.
+        """
+        try:
+            durable_files.replace(self.path, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise TransientError(
+                f"the pipeline cannot be asked to stop, and runs on: {durable_files.in_words(error)}",
+                remedy=remedy_for(
+                    error,
+                    f"free space on the disk of {self.path.parent}, or stop the pipeline with SIGTERM; then repeat "
+                    "the command.",
+                ),
+            ) from error
 
     def is_made(self) -> bool:
         """Whether somebody asks."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tpc.coordinator.kernel.checkpoint_lock import holder_of
+from tpc.coordinator.kernel.checkpoint_lock import holder_of, told_as_lock
 from tpc.coordinator.kernel.heartbeat import BEAT_S, Heartbeat, read_heartbeat
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.service.sigterm import stop_on_sigterm
@@ -58,7 +58,8 @@ class Standby:
 
         Raises `ConfigurationError` where who leads cannot be seen from here.
         """
-        make_directories(self._directory)
+        with told_as_lock(self._directory / FILE_NAME, self._where()):
+            make_directories(self._directory)
         self._check_place()
         with stop_on_sigterm(self._stopped.set):
             is_told = False
@@ -103,7 +104,7 @@ class Standby:
 
     def _is_first(self) -> bool:
         if self._place is None:
-            self._place = _locked(self._directory / FILE_NAME)
+            self._place = self._locked(FILE_NAME)
         return self._place is not None
 
     def _is_over(self, heartbeat: Heartbeat | None, silent_s: float) -> bool:
@@ -128,10 +129,28 @@ class Standby:
         )
 
     def _is_free(self) -> bool:
-        descriptor = _locked(self._directory / "lock")
+        descriptor = self._locked("lock")
         if descriptor is not None:
             descriptor.close()
         return descriptor is not None
+
+    def _locked(self, name: str) -> OwnDescriptor | None:
+        """The descriptor of a file of the directory that is locked now; None where another process holds it."""
+        path = self._directory / name
+        with told_as_lock(path, self._where()):
+            descriptor = OwnDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+            try:
+                fcntl.flock(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                descriptor.close()
+                return None
+            except OSError:
+                descriptor.close()
+                raise
+        return descriptor
+
+    def _where(self) -> str:
+        return f"the checkpoint {self._directory.parent}"
 
     def _check_machine(self, heartbeat: Heartbeat) -> None:
         """Whoever gives a heartbeat here lives on this machine: the states' stores let in no other's processes."""
@@ -181,14 +200,3 @@ def _newest_term(log: Log) -> Mapping[str, Any] | None:
         if record.kind is RecordKind.GENERATION:
             return record.body if "host" in record.body else None
     return None
-
-
-def _locked(path: Path) -> OwnDescriptor | None:
-    """The descriptor of a file that is locked now; None where another process holds it."""
-    descriptor = OwnDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
-    try:
-        fcntl.flock(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        descriptor.close()
-        return None
-    return descriptor

@@ -160,6 +160,7 @@ class Journal(Fencing):
         where: dict[str, Any] = {"slot": slot, "kind": record.kind.value}
         if "epoch" in record.body:
             where["epoch"] = record.body["epoch"]
+        history = advanced(self.history, record)  # before the put: a record that no reader would take is never durable
         failpoints.hit("log.put", **where)
         was_open, self._open = self._open == data, data
         try:
@@ -185,7 +186,7 @@ class Journal(Fencing):
             if self._end is None:
                 raise
             raise OvertakenError(error.what, **error.details) from error
-        self.history, self._end, self._open = advanced(self.history, record), data, None
+        self.history, self._end, self._open = history, data, None
 
     def append(self, kind: RecordKind, body: JSONObject) -> None:
         """Put one record after the last; for whoever leaves an unknown put to a person."""

@@ -24,8 +24,8 @@ def check(target: Target, *, as_json: AsJson = False) -> None:
 
     Each sink's own check runs as at a start. It may make what is missing of the sink's own: tables (PostgreSQL: owners,
     markers, staging), collections (MongoDB: outbox, markers, owners, the target), directories (files); and it tries
-    out its rights with writes that it takes back. Nothing else is changed. Not looked at: the checkpoint's lock, and
-    what Spark's log says of single epochs.
+    out its rights with writes that it takes back. Nothing else is changed. Not looked at: the checkpoint's lock, what
+    Spark's log says of single epochs, and whether disks have room for what comes.
     """
     from tpc.coordinator.operations import actions
     from tpc.coordinator.operations.commands.targets import filled, load_job, shown

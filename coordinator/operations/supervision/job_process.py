@@ -17,6 +17,7 @@ from typing import Any
 from tpc.coordinator.operations.serve import Serve
 from tpc.coordinator.operations.supervision.exit_codes import EXIT_NOT_LOADED, exit_code_for
 from tpc.errors import ConfigurationError, TpcError
+from tpc.machine_limits import is_lack_of_threads, lack_of_threads
 from tpc.support.terminal import print_line
 
 
@@ -38,6 +39,11 @@ def main(target: str, options: Mapping[str, Any]) -> int:
     except ImportError:
         traceback.print_exc()
         return EXIT_NOT_LOADED
+    except RuntimeError as error:
+        if not is_lack_of_threads(error):
+            raise
+        print_line(f"{lack_of_threads(error)}", err=True)
+        return 1
     return 0
 
 

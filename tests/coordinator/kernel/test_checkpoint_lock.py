@@ -19,7 +19,7 @@ from tests.support.other_users import NOBODY, as_user, can_be_another
 from tests.support.processes import line, python
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
-from tpc.coordinator.kernel.stop_request import locked_once_stopped
+from tpc.coordinator.kernel.stop_request import StopRequest, locked_once_stopped
 from tpc.coordinator.operations.supervision.exit_codes import EXIT_FENCED
 from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, TransientError
 from tpc.support import since_boot
@@ -283,6 +283,24 @@ def test_a_place_that_can_be_no_directory_is_named(place: Callable[[Path], Path]
     with pytest.raises(ConfigurationError, match="cannot be used for the checkpoint") as raised:
         CheckpointLock(place(tmp_path) / "tpc").acquire()
     assert "name a directory" in raised.value.remedy
+
+
+def test_a_link_to_a_directory_that_is_gone_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").symlink_to(tmp_path / "unmounted")
+    with pytest.raises(ConfigurationError, match=r"it is a link to .*/unmounted, which is not there"):
+        CheckpointLock(tmp_path / "checkpoint" / "tpc").acquire()
+
+
+def test_nobody_is_asked_to_stop_where_the_disk_is_full(disk: SmallDisk) -> None:
+    directory = disk.path / "checkpoint" / "tpc"
+    with CheckpointLock(directory):
+        disk.fill()
+        with (
+            pytest.raises(TransientError, match="cannot be asked to stop, and runs on: No space left"),
+            locked_once_stopped(directory, 1.0),
+        ):
+            pytest.fail("the lock was taken")
+        assert not StopRequest(directory).is_made()
 
 
 @pytest.mark.parametrize("takeover", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -178,6 +179,10 @@ def service_of(directory: Path, function: Any, values: Any = range(30), **option
         MemoryError(),
         pa.ArrowMemoryError("realloc of size 64 failed"),
         SystemError("returned NULL"),
+        RuntimeError("can't start new thread"),
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
         ConfigurationError("mistaken"),
         SystemExit(3),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.coordinator.service import few_threads_program
 from tests.coordinator.service import little_memory_program as program
+from tpc.coordinator.operations.supervision import job_process
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(directory: Path, more: int) -> subprocess.CompletedProcess[str]:
@@ -38,3 +43,20 @@ def test_an_event_whose_rows_do_not_fit_into_memory_is_no_dead_letter(tmp_path: 
     assert again.returncode == 0, again.stderr
     assert rows(tmp_path / "rows") == 19 + program.ROWS
     assert rows(tmp_path / "dead") == 0
+
+
+def test_a_thread_that_the_system_does_not_start_is_told_in_one_paragraph(tmp_path: Path) -> None:
+    target = f"{few_threads_program.__name__}:job"
+    done = subprocess.run(
+        [sys.executable, "-m", job_process.__name__, target, json.dumps({"until_end": True})],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "the system starts no more threads for this process" in done.stderr
+    assert rows(tmp_path / "rows") == rows(tmp_path / "dead") == 0

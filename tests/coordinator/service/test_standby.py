@@ -20,6 +20,7 @@ import pytest
 from tests.coordinator.service.standby_program import KEYS
 from tests.core.builders import generation_body
 from tests.support.memory import MemoryLog
+from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.heartbeat import FILE_NAME, HeartbeatWriter, read_heartbeat, this_process
@@ -378,3 +379,18 @@ def test_who_waits_behind_another_says_so_once(tmp_path: Path, caplog: pytest.Lo
         stops.join()
     [said] = [record.getMessage() for record in caplog.records if "next in line" in record.getMessage()]
     assert said == "another process stands by already, and is next in line: this one waits for it to lead"
+
+
+def test_a_directory_that_takes_no_files_is_told_before_it_is_waited_in(disk: SmallDisk) -> None:
+    disk.make_read_only()
+    with pytest.raises(TransientError, match="cannot be taken: Read-only") as raised:
+        Standby(disk.path / "service" / "tpc", MemoryLog(), None).wait()
+    assert "mount the file system for writing" in str(raised.value.remedy)
+
+
+def test_so_is_one_that_has_come_to_take_no_files_since(disk: SmallDisk) -> None:
+    directory = disk.path / "service" / "tpc"
+    directory.mkdir(parents=True)
+    disk.make_read_only()
+    with pytest.raises(TransientError, match=r"the lock .*/next of the checkpoint .* cannot be taken: Read-only"):
+        Standby(directory, MemoryLog(), None).wait()

@@ -243,6 +243,15 @@ def test_a_repeated_put_of_the_same_record_is_stored_once() -> None:
     assert opened(log).history == journal.history
 
 
+def test_a_record_that_no_reader_would_take_is_not_put() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    slots = log.slots()
+    with pytest.raises(CorruptionError):
+        journal.append(*complete(5))
+    assert log.slots() == slots
+
+
 def test_every_record_is_told_before_it_is_put_and_when_it_is_stored() -> None:
     log = MemoryLog()
     seen: list[tuple[str, dict[str, Any], list[int]]] = []

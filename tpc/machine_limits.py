@@ -1,0 +1,37 @@
+"""Errors of a machine, or of a process's limits, that say nothing about the value that was in work."""
+
+from __future__ import annotations
+
+import errno
+
+from tpc.errors import TransientError
+
+_NO_THREAD = "can't start new thread"
+"""The text of CPython's `RuntimeError` (`Modules/_threadmodule.c`), which has no class of its own."""
+_LACKS = frozenset(
+    (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)  # EAGAIN: of fork(2)
+)
+
+
+def is_lack(error: BaseException) -> bool:
+    """Whether the machine, or this process, has no more memory, files, room on a disk, processes or threads.
+
+    `SystemError` counts as one: where memory lacks, it strikes Python's interpreter itself.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _LACKS
+    return isinstance(error, (MemoryError, SystemError)) or is_lack_of_threads(error)
+
+
+def is_lack_of_threads(error: BaseException) -> bool:
+    """Whether the system has started no more threads for this process."""
+    return isinstance(error, RuntimeError) and str(error) == _NO_THREAD
+
+
+def lack_of_threads(error: BaseException) -> TransientError:
+    """The same in the words of an error of this library."""
+    return TransientError(
+        f"the system starts no more threads for this process ({error})",
+        remedy="raise the limit of processes of this user or container (ulimit -u, pids.max), or give it more memory; "
+        "then start again.",
+    )
