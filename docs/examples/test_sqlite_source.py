@@ -19,6 +19,7 @@ class TestSqliteSource(SourceConformance):
     timeout_s = 3.0
     has_no_secrets = "a local file has no password"
     has_one_writer = "SQLite lets in one writer at a time"
+    has_no_decode = "an event is the text of its row"
 
     @pytest.fixture(autouse=True)
     def database(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +266,42 @@ class SharesObjects(LineReader):
         return Part(name, made.events, made.is_ended, made.refused, made.origin, lambda: made)
 
 
+# Events that are not decoded
+
+
+class DropsWhatItCannotDecode(LineReader):
+    """Logs it and goes on, as consumers do; a service would never hear of the event."""
+
+    def part(self, name: str, lines: list[bytes], start: int) -> Part:
+        return super().part(name, [line for line in lines if line.startswith(b'{"')], start)
+
+
+class EndsAtWhatItCannotDecode(LineReader):
+    """Its decoder raises from `cut`: every start ends at the same event."""
+
+    def part(self, name: str, lines: list[bytes], start: int) -> Part:
+        for line in lines:
+            json.loads(line)
+        return super().part(name, lines, start)
+
+
+class NamesWhatItRefusesByItsLine(LineReader):
+    """The index is that of the line in the file, which in a first cut is the same."""
+
+    def part(self, name: str, lines: list[bytes], start: int) -> Part:
+        made = super().part(name, lines, start)
+        before = (self.directory / f"{name}.jsonl").read_bytes()[:start].count(b"\n")
+        return replace(made, refused={before + index: error for index, error in made.refused.items()})
+
+
+class DecodesAgainWithoutRefusals(LineReader):
+    """What it makes again has the events alone."""
+
+    def part(self, name: str, lines: list[bytes], start: int) -> Part:
+        made = super().part(name, lines, start)
+        return replace(made, again=lambda: replace(self.part(name, lines, start), refused={}))
+
+
 # Polls
 
 
@@ -456,6 +492,8 @@ GOES_ON = "test_a_reader_made_again_goes_on_at_each_position"
 ONCE = "test_every_event_comes_once_wherever_it_is_cut"
 NO_MORE = "test_a_poll_takes_no_more_than_it_is_asked_for_and_counts_rightly"
 
+UNDECODED = "test_an_event_that_is_not_decoded_stays_in_its_place"
+
 BROKEN: list[Broken] = [
     Broken(SeeksOneBack, GOES_ON, "came too often"),
     Broken(TellsWhatItHasPolled, "test_a_poll_does_not_move_the_position", "has moved the position"),
@@ -479,6 +517,14 @@ BROKEN: list[Broken] = [
     Broken(AlwaysEnded, "test_a_partition_that_has_more_has_not_ended", "later cuts have more"),
     Broken(NumbersOriginsByCut, "test_an_origin_names_one_event_whenever_it_is_read", "one origin"),
     Broken(SharesObjects, "test_a_part_is_decoded_again_into_new_objects", "the same objects"),
+    Broken(DropsWhatItCannotDecode, UNDECODED, "names these events: []"),
+    Broken(EndsAtWhatItCannotDecode, UNDECODED, "ended the cut"),
+    Broken(
+        NamesWhatItRefusesByItsLine,
+        "test_an_event_that_is_not_decoded_has_the_same_place_however_it_is_cut",
+        "`refused` names",
+    ),
+    Broken(DecodesAgainWithoutRefusals, "test_what_is_decoded_again_is_refused_again", "has None at"),
     Broken(CountsWhatItWasAsked, NO_MORE, "has said"),
     Broken(TakesBatches, NO_MORE, "has said"),
     Broken(WaitsForEver, "test_a_poll_waits_no_longer_than_it_may", "poll has not ended"),

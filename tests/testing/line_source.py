@@ -43,6 +43,11 @@ class LineSystem:
             with (self.directory / f"{number % PARTITIONS}.jsonl").open("ab") as file:
                 file.write(json.dumps({"n": number}).encode() + b"\n")
 
+    def spoil(self) -> None:
+        """Feed a line that is no JSON."""
+        with (self.directory / "1.jsonl").open("ab") as file:
+            file.write(b"{\n")
+
     def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
         """Feed numbers that nobody may read before the answer is called."""
         (self.directory / "open.json").write_text(json.dumps(self.sizes()))

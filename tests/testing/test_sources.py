@@ -50,6 +50,9 @@ class LineKit(SourceConformance):
     def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
         return self.lines.begin(numbers)
 
+    def spoil(self) -> None:
+        self.lines.spoil()
+
 
 class TestPartitionedLines(LineKit):
     pass
@@ -83,6 +86,10 @@ class TestLinesSource(SourceConformance):
         self.path.unlink()
         self.path.touch()
 
+    def spoil(self) -> None:
+        with self.path.open("a") as file:
+            file.write("{\n")
+
 
 VALUES: list[int] = []
 
@@ -104,6 +111,7 @@ class TestIterableSource(SourceConformance):
     has_one_writer = "Python values are made by one function"
     cannot_lose = "Python values are those that the program has"
     cannot_recreate = "Python values have no name in a system"
+    has_no_decode = "Python values are events as they are"
 
     @pytest.fixture(autouse=True)
     def values(self) -> Iterator[None]:

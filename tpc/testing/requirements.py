@@ -71,6 +71,7 @@ class SourceClause(str, Enum):
     POLL = "`poll` reads at most as many events as it is asked for, waits no longer than it may, and counts rightly."
     PARTS = "A cut has every partition, also one without events, and says which of them held no more."
     ORIGIN = "`Part.origin` names the place of one event, the same whenever the cut is read."
+    REFUSED = "An event that `decode` refuses is an event: polled, counted, in its place, and named in `Part.refused`."
     DECODED_AGAIN = "`Part.again` is the same part, decoded again into new objects."
     EXHAUSTED = "`is_exhausted` tells whether everything was polled that was there at the last poll."
     SHARDS = "All shards together read everything once, and an event stays with its shard whatever is added."

@@ -21,6 +21,7 @@
 
         def lose(self): ...                           # the system forgets all that it has
         def recreate(self): ...                       # the same name, another thing: nothing is in it
+        def spoil(self): ...                          # one more event, which the source cannot decode
 
 What a service does with the events is not tried here: it is the same for every source. The contract is `tpc/source.py`.
 """
@@ -43,12 +44,13 @@ from tpc.testing.source_hooks import LATER, MANY, NUMBERS, SEEK, origins, twice
 from tpc.testing.source_losses import LossTests
 from tpc.testing.source_polls import PollTests
 from tpc.testing.source_process import Reading, polled, read_elsewhere
+from tpc.testing.source_refusals import RefusalTests
 
 READERS = 30
 """After so many readers descriptors and threads are counted."""
 
 
-class SourceConformance(PollTests, LossTests):
+class SourceConformance(PollTests, LossTests, RefusalTests):
     """Derive a test class from it, write the hooks, run pytest; see the head of this module.
 
     The source has to be in a module that another process can import.

@@ -49,6 +49,9 @@ class SourceHooks:
     has_one_writer: ClassVar[str] = ""
     """A reason, if `begin` cannot be provided: events come into sight in the order of their positions, always."""
 
+    has_no_decode: ClassVar[str] = ""
+    """A reason, if `spoil` cannot be provided: the source makes an event of whatever the system holds."""
+
     # To be written ---------------------------------------------------------------------------------------------
 
     def make_source(self) -> Source:
@@ -85,6 +88,10 @@ class SourceHooks:
 
     def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
         """Write events as `feed` does, in a transaction that is left open; what is returned commits it."""
+        raise NotImplementedError
+
+    def spoil(self) -> None:
+        """Put one event into the system, after those that are there, that the source's `decode` refuses."""
         raise NotImplementedError
 
     # Helpers ---------------------------------------------------------------------------------------------------
@@ -155,7 +162,16 @@ class SourceHooks:
             reader.poll(10, 0.2)
 
     def _numbers(self, parts: Sequence[Part]) -> list[int]:
-        return [self.number(event) for part in parts for event in part.events]
+        return [number for part in parts for number in self._numbers_or_none(part) if number is not None]
+
+    def _numbers_or_none(self, part: Part) -> list[int | None]:
+        """None for an event that is refused."""
+        to_do = "name in `refused` every event that was not decoded, by its index in this part, and no other."
+        unnamed = [index for index, event in enumerate(part.events) if event is None and index not in part.refused]
+        beyond = [index for index in part.refused if index not in range(len(part.events))]
+        told = f"Part {part.name!r} of {len(part.events)} events has None at {unnamed}, and `refused` names {beyond}."
+        require(not unnamed and not beyond, told, Clause.REFUSED, to_do)
+        return [None if index in part.refused else self.number(event) for index, event in enumerate(part.events)]
 
     def _numbers_of(self, source: Source) -> Counter[int]:
         with self._reader(source) as reader:
@@ -194,7 +210,7 @@ class SourceHooks:
         return [
             (
                 part.name,
-                [None if index in part.refused else self.number(event) for index, event in enumerate(part.events)],
+                self._numbers_or_none(part),
                 origins([part]),
                 part.again is not None,
             )

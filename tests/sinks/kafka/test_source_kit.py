@@ -49,6 +49,9 @@ class TestKafkaSource(SourceConformance):
     def recreate(self) -> None:
         self.kafka.recreate(self.topic, partitions=PARTITIONS)
 
+    def spoil(self) -> None:
+        self.kafka.produce(self.topic, [(None, b"{", 1)])
+
     def begin(self, numbers: Sequence[int]) -> Callable[[], None]:
         """A source reads what is committed, and no further than the first record of an open transaction."""
         name = self.kafka.name("writer")
