@@ -24,10 +24,10 @@ from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.drivers import Drivers
 from tpc.chaos.matrix.evidence import Evidence
 from tpc.chaos.matrix.judging import Judge, Readers
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, SERVICE, SPARK, PipelineUnderTest, RowFeed
+from tpc.chaos.matrix.pipeline import FIRINGS, ROWS_PER_EPOCH, SERVICE, SPARK, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import MENDED, CaseRecord
-from tpc.chaos.matrix.service_judging import ServiceJudge, ServiceReaders
-from tpc.chaos.matrix.service_pipeline import ServicePipeline
+from tpc.chaos.matrix.service_judging import FiringJudge, ServiceJudge, ServiceReaders
+from tpc.chaos.matrix.service_pipeline import FiringPipeline, ServicePipeline
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 from tpc.chaos.proxy import Action, Fired, Proxy, Rule
@@ -276,6 +276,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     SPARK: Kind(SparkPipeline, Readers, Judge, "shared session"),
     SERVICE: Kind(ServicePipeline, ServiceReaders, ServiceJudge, "a plain process"),
+    FIRINGS: Kind(FiringPipeline, ServiceReaders, FiringJudge, "a plain process"),
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tpc.chaos.matrix.sessions import Gateway
     from tpc.sink import Sink
 
-SPARK, SERVICE = "spark", "service"
+SPARK, SERVICE, FIRINGS = "spark", "service", "firings"
 """The pipelines that faults are tried on."""
 PARTITIONS = 2
 ROWS_PER_EPOCH = 20

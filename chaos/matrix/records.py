@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.matrix.pipeline import SERVICE, SPARK
+from tpc.chaos.matrix.pipeline import SPARK
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED, Tally, tally
 
 FILE_NAME = "cases.json"
@@ -122,7 +122,7 @@ def uncounted_line(directory: Path) -> str:
 
 def service_line(directory: Path) -> str | None:
     """How many of the cases are a service's, from the file; None without any."""
-    cases = tally(case for case in _cases(directory) if case["pipeline"] == SERVICE).cases
+    cases = tally(case for case in _cases(directory) if case["pipeline"] != SPARK).cases
     return f"{cases.total()} of the cases with a service: {_told(cases)}" if cases else None
 
 

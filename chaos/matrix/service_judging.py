@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.changelog_content import read_changelog
-from tpc.chaos.checkers.compare import Check, multisets_equal, tallies_equal
+from tpc.chaos.checkers.compare import Check, multisets_equal, nothing_left, tallies_equal
 from tpc.chaos.checkers.effects_content import calls_right, read_calls, staged_effects, waiting_effects
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.service_state import StoreContent, held_rows, read_store
@@ -20,17 +20,20 @@ from tpc.chaos.checkers.watch_rows import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
 from tpc.chaos.matrix.service_pipeline import (
+    DUE_AFTER_S,
     LEDGER,
+    OF_FIRINGS,
     RECENT,
     STATES,
     TOTALS,
     TTL_S,
     Ledger,
     ServicePipeline,
+    firing_key,
     is_called_for,
     visit_of,
 )
-from tpc.coordinator.service.epoch_input import watermark_of
+from tpc.coordinator.service.epoch_input import time_of, watermark_of
 
 if TYPE_CHECKING:
     from tpc.history import History
@@ -55,14 +58,17 @@ class ExpectedStates:
             del self.recent[key]
         self.expired += len(gone)
 
-    def take(self, row: Row) -> None:
-        """The next row of its key."""
+    def tell(self, row: Row) -> None:
+        """The next row of its key is told of."""
         n, amount, known = self.totals.get(row.key, (0, 0, 0))
         self.totals[row.key] = (n + 1, amount + row.amount, known + len(self.recent))
+        self.ledger.take(row.id)
+
+    def see(self, row: Row) -> None:
+        """It has come."""
         for key in (row.key, visit_of(row.key, row.id)):
             ends_ms = max(self.recent.get(key, (0, 0))[1], row.id * 1000 + round(TTL_S * 1000))
             self.recent[key] = row.seq, ends_ms
-        self.ledger.take(row.id)
 
 
 class ServiceReaders(Readers):
@@ -82,10 +88,12 @@ class ServiceJudge(Judge):
     readers: ServiceReaders
 
     def _branches(self, history: History) -> dict[tuple[int, int], list[int]]:
+        return {(epoch, 0): ids for epoch, ids in self._came(history).items()}
+
+    def _came(self, history: History) -> dict[int, list[int]]:
+        """The ids of the rows that each epoch has read, in the order of its partitions."""
         read = sorted(self.read(history).items())
-        return {
-            (epoch, 0): [i for _, ids in parts for i in ids] for epoch, parts in groupby(read, lambda part: part[0][0])
-        }
+        return {epoch: [i for _, ids in parts for i in ids] for epoch, parts in groupby(read, lambda part: part[0][0])}
 
     def _also_at(self) -> Mapping[str, int | None]:
         """Nobody beside the log and the participants keeps a place."""
@@ -145,13 +153,14 @@ class ServiceJudge(Judge):
         for came_to_ms, rows in self._epochs(history):
             expected.begin(came_to_ms)
             for row in rows:
-                expected.take(row)
+                expected.tell(row)
+                expected.see(row)
         return expected
 
     def _epochs(self, history: History) -> Iterator[tuple[int | None, list[Row]]]:
         """How far event time had come when each epoch began, and its rows in their order: by partition."""
         by_id = {row.id: row for row in self.fed}
-        for (epoch, _), ids in sorted(self._branches(history).items()):
+        for epoch, ids in sorted(self._came(history).items()):
             yield watermark_of(history.manifests[epoch]), [by_id[i] for i in ids]
 
     def _ahead(self, history: History) -> list[str]:
@@ -172,3 +181,51 @@ class ServiceJudge(Judge):
             for row in rows:
                 read_to_ms[row.source] = max(read_to_ms[row.source], row.id * 1000)
         return lines
+
+
+class FiringJudge(ServiceJudge):
+    """The checks on a service whose rows are told of when a timer fires: when that must be follows from the log."""
+
+    def _branches(self, history: History) -> dict[tuple[int, int], list[int]]:
+        return {(epoch, 0): ids for epoch, ids in self._fired(history).items() if ids}
+
+    def _fired(self, history: History) -> dict[int, list[int]]:
+        """The ids of the rows whose timers fire in each epoch: those that are due by the time that it has read."""
+        came, pending, fired = self._came(history), list[tuple[int, str, int]](), dict[int, list[int]]()
+        for epoch, manifest in sorted(history.manifests.items()):
+            now_ms = time_of(manifest).now_ms
+            assert now_ms is not None
+            fired[epoch] = [row_id for due_ms, _, row_id in sorted(pending) if due_ms <= now_ms]
+            pending = [timer for timer in pending if timer[0] > now_ms]
+            due_ms = now_ms + round(DUE_AFTER_S * 1000)
+            pending += [(due_ms, firing_key(row_id), row_id) for row_id in came.get(epoch, [])]
+        return fired
+
+    def _expected(self, history: History) -> ExpectedStates:
+        by_id, came, fired = {row.id: row for row in self.fed}, self._came(history), self._fired(history)
+        expected = ExpectedStates()
+        for epoch, manifest in sorted(history.manifests.items()):
+            time = time_of(manifest)
+            # What fires in an epoch without events comes after its last event: at the watermark to which it comes.
+            expected.begin(time.watermark_ms if epoch in came else time.reached_ms)
+            for row_id in fired[epoch]:
+                expected.tell(by_id[row_id])
+            for row_id in came.get(epoch, []):
+                expected.see(by_id[row_id])
+        return expected
+
+    def _more(self) -> list[Check]:
+        history = self._history()
+        came, fired = self._came(history), self._fired(history)
+        alone = [epoch for epoch, ids in fired.items() if ids and not came.get(epoch)]
+        left = {name: [f"{key!r}" for key, _, _ in held_rows(self.pipeline.store(name))] for name in OF_FIRINGS}
+        return [
+            *super()._more(),
+            Check("epochs were made of firings alone", bool(alone), f"epochs {alone} of {sorted(fired)}"),
+            Check(
+                "the first epoch has left no event to that of the fault",
+                len(came[0]) == self.pipeline.rows_per_epoch,
+                f"it has read {len(came[0])} of {self.pipeline.rows_per_epoch} rows",
+            ),
+            nothing_left("no row waits, and no timer", left),
+        ]

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tpc
 from tpc.chaos.checkers.effects_content import Called, note_call
-from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
+from tpc.chaos.matrix.pipeline import COLUMNS, ROWS_PER_EPOCH, PipelineUnderTest
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.service.state import StateSink, compaction, upkeep
@@ -50,6 +50,10 @@ VISIT_S = 4
 CALLS = "calls"
 CALL_EVERY = 5
 """Of so many rows one is called for."""
+WAITING, DUE = "waiting", "due"
+OF_FIRINGS = (WAITING, DUE)
+"""What waits for a timer, and the timer."""
+DUE_AFTER_S = 0.001
 STANDBY_S = 2.0
 """How long who leads may be silent; no less is allowed."""
 COLUMN_TYPES = {"id": int, "key": str, "seq": int, "source": int, "amount": int}
@@ -62,6 +66,10 @@ ROUTES: Mapping[str, Sequence[str] | Mapping[str, str]] = {
     CALLS: ["id"],
 }
 """What each sink gets, in the order in which their branches are prepared; states, changelogs and offsets follow."""
+
+
+Told = Callable[[dict[str, Any], Any], None]
+Seen = Callable[[dict[str, Any]], None]
 
 
 @dataclass
@@ -156,21 +164,67 @@ class ServicePipeline(PipelineUnderTest):
         made = tpc.make_transactional(Ledger(), dumps=Ledger.dumps, loads=Ledger.loads)
         ledger = service.keep(LEDGER, made, changelog=self.changelog(LEDGER))
 
-        @service.each(rows)
-        def counted(row: dict[str, Any], out: Any) -> None:
+        def told(row: dict[str, Any], out: Any) -> None:
             key = row["key"]
             n, amount, known = totals.get(key, (0, 0, 0))
             totals[key] = [n + 1, amount + row["amount"], known + len(recent)]
-            recent[key] = recent[visit_of(key, row["id"])] = n
             ledger.value.take(row["id"])
             out.row("rows", {**row, "seq": n, "n": 1})
 
+        def seen(row: dict[str, Any]) -> None:
+            recent[row["key"]] = recent[visit_of(row["key"], row["id"])] = row["seq"]
+
+        self.take(service, rows, told, seen)
         sinks = self.sinks()
         writing = service.write("rows", {**COLUMN_TYPES, "n": int})
         for name, select in ROUTES.items():
             writing.to(sinks[name], select=select, where=is_called_for if name == CALLS else None)
         service.offsets_to(sinks["offsets"])
         return service
+
+    def take(self, service: Service, rows: Any, told: Told, seen: Seen) -> None:
+        """What is done with each row: it is told of when it comes, and seen."""
+
+        @service.each(rows)
+        def counted(row: dict[str, Any], out: Any) -> None:
+            told(row, out)
+            seen(row)
+
+
+@dataclass(frozen=True)
+class FiringPipeline(ServicePipeline):
+    """The same service, in which each row waits for a timer, and is told of when that fires.
+
+    One epoch reads all rows that are there. The next one has no event: it is made of firings alone, and has everything
+    that the epochs of the other pipeline have. The timers are due a millisecond after the first epoch has read the
+    clock, so that they are once it is complete, and not before.
+    """
+
+    rows_per_epoch: int = 3 * ROWS_PER_EPOCH
+
+    def sinks(self) -> dict[str, Sink]:
+        """With those of the timer and of the rows that wait."""
+        return {**super().sinks(), **{name: StateSink(name, self.store(name).parent) for name in OF_FIRINGS}}
+
+    def take(self, service: Service, rows: Any, told: Told, seen: Seen) -> None:
+        """A row is seen when it comes, and told of later."""
+        waiting: Any = service.state(WAITING)
+        due = service.timer(DUE, by="clock")
+
+        @service.each(rows)
+        def came(row: dict[str, Any], out: Any) -> None:
+            waiting[firing_key(row["id"])] = row
+            due.set(firing_key(row["id"]), after=DUE_AFTER_S)
+            seen(row)
+
+        @due.fires
+        def fired(key: str, at_ms: int, out: Any) -> None:
+            told(waiting.pop(key), out)
+
+
+def firing_key(row_id: int) -> str:
+    """Timers of one moment fire in the order of their keys, and rows of one key are to stay in theirs."""
+    return f"{row_id:09}"
 
 
 def row_of(message: Message) -> dict[str, Any]:

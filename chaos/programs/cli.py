@@ -28,8 +28,8 @@ def matrix(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="matrix, pairs, processes, disk, power, load, service, service-servers, service-pairs, service-power, "
-            "service-disks, service-lost-disks, service-standby; repeatable",
+            help="matrix, pairs, processes, disk, power, load, service, service-servers, service-pairs, "
+            "service-firings, service-power, service-disks, service-lost-disks, service-standby; repeatable",
             show_default="all but pairs",
         ),
     ] = None,

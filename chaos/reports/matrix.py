@@ -28,6 +28,7 @@ SUITES: Mapping[str, str] = {
     "service": "Service",
     "service-servers": "Service: servers",
     "service-pairs": "Service: pairs",
+    "service-firings": "Service: epochs of firings",
     "service-power": "Service: power cuts",
     "service-disks": "Service: disks",
     "service-lost-disks": "Service: lost disks",

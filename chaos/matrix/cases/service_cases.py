@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
-from tpc.chaos.faults.fault import ERROR, KILL, StepFault
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpc.chaos.faults.fault import ERROR, KILL, ZOMBIE, StepFault
 from tpc.chaos.matrix.case import EPOCH, Case
+from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cell_cases import CellCase, lost_reply, named, setup_for
 from tpc.chaos.matrix.cases.service_cells import SERVICE_TABLE, counts
 from tpc.chaos.matrix.cases.tables import Cell
-from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.matrix.pipeline import FIRINGS, ROWS_PER_EPOCH, SERVICE
+from tpc.chaos.matrix.service_pipeline import OF_FIRINGS
 
-SUITE, PAIRS = "service", "service-pairs"
+if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import MatrixBench
+    from tpc.chaos.matrix.records import CaseRecord
+
+SUITE, PAIRS, OF_FIRINGS_ALONE = "service", "service-pairs", "service-firings"
 
 
-def case_of(cell: Cell) -> Case:
+def case_of(cell: Cell, pipeline: str = SERVICE) -> Case:
     """The case that tries a cell."""
     lost = lost_reply(cell.step, cell.fault, cell.sink)
     fault = StepFault(cell.step, cell.fault, EPOCH, cell.sink, record=cell.record, lost=lost)
-    name = "/".join([SERVICE, cell.step, cell.fault, *([place] if (place := cell.sink or cell.record) else [])])
-    return CellCase(name, SUITE, fault, setup_for(cell), core=cell.core, counts=counts(cell), pipeline=SERVICE)
+    name = "/".join([pipeline, cell.step, cell.fault, *([place] if (place := cell.sink or cell.record) else [])])
+    return CellCase(name, SUITE, fault, setup_for(cell), core=cell.core, counts=counts(cell), pipeline=pipeline)
+
+
+def firings() -> list[Case]:
+    """Each step at which a process is killed, in an epoch that is made of firings alone; some, at which it is stopped.
+
+    The timer and the rows that wait for it are killed like the states of the table, but for their changelogs: they have
+    none.
+    """
+    tried = [cell for cell in SERVICE_TABLE.cells() if cell.fault == KILL or (cell.fault == ZOMBIE and not cell.sink)]
+    own = [Cell(step, KILL, sink) for step in _STEPS_OF_STATES for sink in OF_FIRINGS]
+    return [_of_firings(case_of(cell, FIRINGS)) for cell in (*tried, *own)]
+
+
+def _of_firings(case: Case) -> Case:
+    fields = {each.name: getattr(case, each.name) for each in dataclasses.fields(case)}
+    return FiringCase(**{**fields, "suite": OF_FIRINGS_ALONE, "core": False})
+
+
+class FiringRun(CaseRun):
+    """Rows come in while nobody runs, so that the last life has a new epoch by which its recovery is timed."""
+
+    def _recover(self) -> None:
+        self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
+        super()._recover()
+
+
+@dataclass(frozen=True)
+class FiringCase(CellCase):
+    """A fault in an epoch without events."""
+
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
+        """See `Case.run`."""
+        return FiringRun(bench, self, seed).run()
+
+
+_STEPS_OF_STATES = ("pass.prepared", "sink.commit", "sink.committed", "state.applied", "state.pruned")
 
 
 def matrix() -> list[Case]:

@@ -22,6 +22,7 @@ SUITES: Mapping[str, str] = {
     "service": "service_cases:matrix",
     "service-servers": "service_servers:cases",
     "service-pairs": "service_cases:pairs",
+    "service-firings": "service_cases:firings",
     "service-power": "service_power:cases",
     "service-disks": "service_special:disk_cases",
     "service-lost-disks": "service_lost_disks:cases",

@@ -67,6 +67,19 @@ def expire_nothing() -> None:
     DiskContents.due = lambda self, watermark_ms: []  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
+def fire_one_timer_an_epoch_late() -> None:
+    """Of what is due in an epoch the first one waits for the next epoch."""
+    from tpc.coordinator.service.state.timer import Timer
+
+    honest = Timer.open
+
+    def forgetful(self: Timer, time: Any) -> None:
+        honest(self, time)
+        del self._due[:1]
+
+    Timer.open = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
 def expire_a_second_early() -> None:
     """In one epoch what would still be known for a second of event time is forgotten."""
     from tpc.coordinator.service.state.contents import DiskContents

@@ -19,6 +19,7 @@ from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
 from tpc.chaos.matrix.cases import service_cases, service_lost_disks, service_power, service_servers
+from tpc.chaos.matrix.cases.service_cases import FiringRun
 from tpc.chaos.matrix.cases.service_lost_disks import LostDiskRun
 from tpc.chaos.matrix.cases.service_power import ServicePowerRun
 from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
@@ -97,6 +98,33 @@ def test_a_case_fails_when_the_library_makes_a_mistake_in_a_service(
     record = CaseRun(plain_bench, case, SEED, doctor=f"tests.chaos.matrix.doctored:{mistake}").run()
     assert record.outcome != PASSED
     assert [words for words in noticed if words not in record.reason] == [], told(record)
+
+
+FIRINGS_ALONE = {case.name: case for case in service_cases.firings()}
+
+
+@pytest.mark.parametrize("name", ["firings/epoch.decided/kill", "firings/pass.prepared/kill/due"])
+def test_the_service_survives_in_an_epoch_of_firings_alone(plain_bench: MatrixBench, name: str) -> None:
+    record = FIRINGS_ALONE[name].run(plain_bench, SEED)
+    assert record.outcome == PASSED, told(record)
+    assert {check.name for check in record.checks} > OF_A_SERVICE | {
+        "epochs were made of firings alone",
+        "the first epoch has left no event to that of the fault",
+        "no row waits, and no timer",
+    }
+
+
+def test_a_timer_that_fires_an_epoch_late_is_noticed(plain_bench: MatrixBench) -> None:
+    case = FIRINGS_ALONE["firings/epoch.decided/kill"]
+    record = FiringRun(plain_bench, case, SEED, doctor="tests.chaos.matrix.doctored:fire_one_timer_an_epoch_late").run()
+    assert record.outcome != PASSED
+    for words in (
+        "rows in Kafka: ",
+        "no half branch: ",
+        "the object that is kept has taken every row once",
+        "no row waits, and no timer: ",
+    ):
+        assert words in record.reason, told(record)
 
 
 def test_a_standby_comes_to_the_end_after_the_process_that_led_is_killed(plain_bench: MatrixBench) -> None:
