@@ -56,10 +56,17 @@ def check(
         raise ConfigurationError("--quick and --thorough are opposites", remedy="give one of them, or none.")
     effort = "quick" if quick else "thorough" if thorough else "normal"
 
-    with Console(stderr=True, highlight=False).status("begins", spinner="line") as status:  # silent in a pipe
-        checked = run_kit(
-            target, only=only, effort=effort, report=lambda number, test: status.update(f"{number} tried; now {test}")
-        )
+    console = Console(stderr=True, highlight=False)
+    with console.status("begins", spinner="line") as status:  # silent in a pipe
+
+        def report(number: int, test: str) -> None:
+            told = f"{number} tried; now {test}"
+            if console.is_terminal:
+                status.update(told)
+            else:
+                typer.echo(told, err=True)
+
+        checked = run_kit(target, only=only, effort=effort, report=report)
     if as_json:
         typer.echo(json.dumps(checked.to_json(), indent=2))
     else:

@@ -46,6 +46,7 @@ def test_a_sound_sink_passes_with_its_parts_told(tmp_path: Path) -> None:
         (tmp_path / name).write_text((EXAMPLES / name).read_text())
     checked = tpc(tmp_path, "check", "test_sqlite_sink:TestSqliteSink", "-k", SOME_OF_THE_KIT, "--json")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "0 tried; now test_" in checked.stderr, "a run that is ended by its limit of time has said how far it came"
     told = json.loads(checked.stdout)
     assert told["passed"] is True
     assert told["guarantee"] == "", "a part of the kit is no guarantee"
