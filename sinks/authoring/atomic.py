@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from tpc.errors import CorruptionError, TpcError, TransientError
+from tpc.errors import CorruptionError, DataError, TpcError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import (
@@ -98,7 +98,8 @@ class Store:
     def publish(self, branch: str, rows: int, key: str) -> Published:
         """In ONE act: show the rows of a branch, put its marker under `key`, and remove what staged it.
 
-        Only if its marker is not there and exactly `rows` rows are staged.
+        Only if its marker is not there and exactly `rows` rows are staged. Raises what `AtomicSink.errors` maps to
+        `DataError` where the system will never take them: the epoch is then parked until an operator decides.
         """
 
     @abstractmethod
@@ -120,6 +121,15 @@ class Store:
     @abstractmethod
     def swap(self, name: str, before: str | None, after: str) -> bool:
         """In ONE act: put `after` in the place of `before` (None: nothing), durably. False if another text is there."""
+
+    def is_open(self) -> bool:
+        """Whether a connection that was used before can be used again; asked before each use, so without a round trip.
+
+        By default it is assumed, and the first call after the server has closed it fails. For clients that do not
+        reconnect by themselves: look whether the socket has become readable, which one that waits for no answer does
+        only when it is closed.
+        """
+        return True
 
     @abstractmethod
     def close(self) -> None:
@@ -190,6 +200,8 @@ class Connection:
     def asking(self, doing: str) -> Iterator[Store]:
         """The store; what its client raises becomes an error of `tpc.errors` that says what was done."""
         try:
+            if self._store is not None and not self._store.is_open():
+                self._drop()
             if self._store is None:
                 self._store = self.sink.connect()
             yield self._store
@@ -332,6 +344,8 @@ class AtomicCommitter(Committer):
                     Published.REFUSED: "the target takes no rows any more",
                 }[found]
                 return Outcome(Verdict.UNKNOWN, what, contradiction=True)
+        except DataError as error:
+            return Outcome(Verdict.REFUSED, error.what)
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what)
 
