@@ -145,6 +145,7 @@ def options(group: Any, before: str = "") -> Iterator[tuple[str, set[str]]]:
             yield before + name, {o for parameter in command.params for o in parameter.opts} | {"--help"}
 
 
+@pytest.mark.slow
 @each_document
 def test_every_command_named_exists_with_its_options(document: Path) -> None:
     known = commands()

@@ -29,6 +29,7 @@ def called_with(monkeypatch: pytest.MonkeyPatch, module: object, name: str, code
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "kills"),
     [([], None), (["--kills", "3"], 3), (["--no-kill"], 0)],
@@ -67,6 +68,7 @@ def test_the_matrix_leaves_the_pairs_out_unless_they_are_named(monkeypatch: pyte
     assert given["suites"] == ["pairs"]
 
 
+@pytest.mark.slow
 def test_a_simulation_is_repeated_exactly_by_its_seed() -> None:
     first, second = (RUNNER.invoke(app, ["chaos", "simulate", "--seed", "3", "--trace"]) for _ in range(2))
     assert first.exit_code == 0

@@ -106,6 +106,7 @@ def test_all_damaged_records_are_named_not_only_the_first(tmp_path: Path, log: L
     assert [(flaw["kind"], flaw["slot"]) for flaw in report(tmp_path)["flaws"]] == [("damaged", 2), ("damaged", 4)]
 
 
+@pytest.mark.slow
 def test_a_damaged_end_is_for_the_sinks_to_judge(tmp_path: Path, log: LocalLog) -> None:
     spoil(log, 5)
     text = checked(tmp_path, exit_code=1)

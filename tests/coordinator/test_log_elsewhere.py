@@ -120,6 +120,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield Asked(asked(str(here), request.param, environment), asked(url, request.param, environment))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_log_on_s3_is_answered_for_as_one_in_a_directory_without_spark(
     both: Asked, question: str, request: pytest.FixtureRequest

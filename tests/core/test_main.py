@@ -89,6 +89,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert result.output == f"tpc {version('tpc')}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_be_taught_the_commands(shell: str) -> None:
     asked = {**os.environ, "_TPC_COMPLETE": f"complete_{shell}", "COMP_WORDS": "tpc his", "COMP_CWORD": "1"}

@@ -25,6 +25,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_the_bytes_are_those_of_pickle_and_are_read_back(value: Any) -> None:
     data = pickle.dumps(value, PROTOCOL)

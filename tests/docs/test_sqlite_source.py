@@ -27,6 +27,7 @@ def test_the_blocks_of_the_page_are_the_two_files_line_by_line() -> None:
     assert lines("".join(others)) == lines(SOURCE.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIME_LIMIT_S)
 def test_the_example_passes_the_kit_and_skips_what_the_page_says(tmp_path: Path) -> None:
     shutil.copy(SOURCE, tmp_path)

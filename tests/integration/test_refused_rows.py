@@ -202,6 +202,7 @@ class Program:
         assert {row["status"] for row in history} == {"complete"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, indirect=True)
 @pytest.mark.parametrize("every", [1, 4, 100])
 def test_good_rows_and_dead_letters_are_the_same_however_epochs_are_cut(
@@ -212,6 +213,7 @@ def test_good_rows_and_dead_letters_are_the_same_however_epochs_are_cut(
     program.require_right()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["too long", "merged rows", "documents", "messages"], indirect=True)
 @pytest.mark.parametrize("step", ["pass.prepared", "epoch.decided"])
 def test_a_death_in_an_epoch_with_refused_rows(target: Target, step: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_run_by_the_day_leaves_out_what_is_another_day_s_and_says_so(tmp_path:
     assert all(file in told for file in left_out(date.today()))
 
 
+@pytest.mark.slow
 def test_any_other_run_leaves_nothing_out(tmp_path: Path) -> None:
     told = run(tmp_path)
     assert "2 passed" in told

@@ -20,6 +20,7 @@ def test_a_disk_that_is_not_there_or_has_no_room_is_not_taken(tmp_path: Path) ->
     assert why_not(tmp_path, least_bytes=1) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distributed", [(), ("--numprocesses", "1")], ids=["alone", "distributed"])
 @pytest.mark.parametrize("asked", ["", "elsewhere"])
 def test_a_run_has_its_directories_there_unless_another_place_is_asked_for(

@@ -58,6 +58,7 @@ class TestPartitionedLines(LineKit):
     pass
 
 
+@pytest.mark.slow
 class TestLinesSource(SourceConformance):
     timeout_s = 2.0
     has_no_secrets = "a file has no password"
@@ -104,6 +105,7 @@ class Values:
         return VALUES or self.values
 
 
+@pytest.mark.slow
 class TestIterableSource(SourceConformance):
     timeout_s = 2.0
     has_no_secrets = "Python values have no password"
@@ -125,6 +127,7 @@ class TestIterableSource(SourceConformance):
         VALUES.extend(numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.defect.__name__)
 def test_a_broken_source_is_rejected_by_the_test_that_is_meant_for_it(broken: Broken, tmp_path: Path) -> None:
     which = "reader_class" if issubclass(broken.defect, LineReader) else "source_class"

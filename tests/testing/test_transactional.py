@@ -38,6 +38,7 @@ REJECTED: list[tuple[type[TransactionalConformance], str, tuple[Any, ...] | None
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kit", "test", "arguments", "why"), REJECTED, ids=lambda one: getattr(one, "__name__", None))
 def test_an_object_that_cannot_be_kept_is_rejected_with_what_to_do(
     kit: type[TransactionalConformance], test: str, arguments: tuple[Any, ...] | None, why: str

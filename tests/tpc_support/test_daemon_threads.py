@@ -27,6 +27,7 @@ def test_calls_are_answered_side_by_side() -> None:
         threads.submit(int)
 
 
+@pytest.mark.slow
 def test_there_are_no_more_than_were_said_and_what_waits_can_be_cancelled() -> None:
     goes, names = threading.Event(), set[str]()
     threads = DaemonThreads(1, "test")

@@ -37,6 +37,7 @@ def failed(record: RunRecord, code: int, planned: int | None) -> dict[str, str]:
     return {check.name: check.detail for check in life_checks(record, code, planned) if not check.passed}
 
 
+@pytest.mark.slow
 def test_a_run_with_its_kills_ends_well(paths: DemoDirectory) -> None:
     record = RunRecord({})
     assert run(record, paths, KILL, KILL) == 0
@@ -64,6 +65,7 @@ def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths:
     assert "nothing but the kills ended it" in wrong
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts(
     paths: DemoDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

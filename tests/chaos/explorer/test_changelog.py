@@ -11,6 +11,8 @@ from tpc.changelog import Content, Reading
 from tpc.chaos.explorer.changelog import ChangelogScope
 from tpc.coordinator.service.state import rebuilding
 
+pytestmark = pytest.mark.slow  # much computing
+
 
 def test_the_search_through_a_changelog_sees_every_kind_of_end() -> None:
     exploration = ChangelogScope().run()

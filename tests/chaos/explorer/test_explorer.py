@@ -28,8 +28,9 @@ from tpc.machine import TRANSITIONS, Step
 from tpc.sink import Outcome, Verdict
 from tpc.states import MachineState, Phase
 
+pytestmark = pytest.mark.slow  # much computing
 
-@pytest.mark.slow
+
 def test_every_interleaving_of_the_quick_scopes_keeps_every_invariant() -> None:
     whole = explore(QUICK)
     violating = whole.violation
@@ -50,7 +51,6 @@ print(explore([GIVE_UPS]).to_json()[0]["states"])
 """
 
 
-@pytest.mark.slow
 def test_processes_that_hash_texts_otherwise_see_as_many_states() -> None:
     """Else one of them would leave out what another sees, and nobody could tell why."""
     environments = [{**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONHASHSEED": seed} for seed in ("1", "2")]

@@ -13,6 +13,8 @@ from tpc.chaos.explorer.moving import MovingScope
 from tpc.coordinator.spark import overwritten_offsets, reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
 
+pytestmark = pytest.mark.slow  # much computing
+
 
 def test_no_forgotten_driver_s_late_file_loses_or_doubles_a_row_or_stops_the_pipeline() -> None:
     exploration = MovingScope().run()

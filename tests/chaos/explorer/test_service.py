@@ -28,6 +28,8 @@ from tpc.source import Part
 from tpc.transactional import Transactional
 from tpc.watermark import EpochTime
 
+pytestmark = pytest.mark.slow  # much computing
+
 EMPTY = Seen((), (), ())
 WHOLE = (Held(), Held())
 
@@ -67,7 +69,6 @@ def test_without_a_fault_every_timer_fires_when_it_is_due(on_disk: bool) -> None
     assert exploration.goals > 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_timers_hold_with_a_fault_anywhere(on_disk: bool) -> None:
     exploration = ServiceScope(service_faults=1, on_disk=on_disk, timers=True, timed_events=1).run()
@@ -75,7 +76,6 @@ def test_timers_hold_with_a_fault_anywhere(on_disk: bool) -> None:
     assert exploration.states > 15_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_with_a_fault_anywhere_every_invariant_holds(on_disk: bool) -> None:
     exploration = ServiceScope(service_faults=1, on_disk=on_disk).run()

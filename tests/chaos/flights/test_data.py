@@ -42,6 +42,7 @@ def test_the_same_feed_every_time(feed: Feed) -> None:
     assert make_feed(ROWS) == feed
 
 
+@pytest.mark.slow
 def test_another_seed_shuffles_otherwise(feed: Feed) -> None:
     assert [event.key for event in make_feed(ROWS, seed=2).flights] != [event.key for event in feed.flights]
 

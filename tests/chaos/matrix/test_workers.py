@@ -13,6 +13,7 @@ from tpc.chaos.matrix.workers import run_cases
 from tpc.errors import LocalStackError
 
 
+@pytest.mark.slow
 def test_a_bench_that_cannot_be_had_ends_the_run_with_its_reason_and_leaves_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_mutant_changes_neither_the_checkout_nor_another_copy() -> None:
         assert {(each / FILE).read_bytes() for each in (CHECKOUT, unchanged, control)} == {before}
 
 
+@pytest.mark.slow
 def test_nothing_of_a_copy_is_linked_to_the_checkout() -> None:
     with copied() as copy:
         files = [path.relative_to(copy) for path in copy.rglob("*.py")]

@@ -14,6 +14,8 @@ from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, sources
 from tpc.chaos.prove.mutant import RULES, Catch, Mutant, read_mutants, read_table
 from tpc.chaos.simulator.world import Invariant
 
+pytestmark = pytest.mark.slow  # much computing
+
 ALL = read_mutants(MUTANTS)
 each_mutant = pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
 

@@ -91,6 +91,7 @@ def test_what_runs_while_a_module_is_imported_is_not_noted(probes: Probes) -> No
     assert executed_by(probes, "import subject")[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "printed", "lines"),
     [
@@ -135,6 +136,7 @@ thread.join()
     assert executed_by(probes, code)[1] == [11, 12, MODULE.splitlines().index("    raise RuntimeError") + 1]
 
 
+@pytest.mark.slow
 def test_functions_that_are_pickled_by_value_still_run(probes: Probes) -> None:
     code = """
 import subject

@@ -29,6 +29,7 @@ def test_the_first_seed_that_notices_a_mutant_is_told() -> None:
     assert caught["what"].startswith(f"seed {first}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nobody_sweeps")
 def test_a_seed_that_is_left_out_notices_nothing() -> None:
     first, second, *others = (each["seed"] for each in try_every_seed(SEEDS)["violations"])

@@ -114,6 +114,7 @@ def test_what_came_out_is_told_in_the_thread_that_waits() -> None:
     assert told == [(future.result(), threading.get_ident())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_nothing_more_is_begun_after_something_has_failed(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -135,6 +136,7 @@ def test_nothing_more_is_begun_after_something_has_failed(
     )  # each thread may take one while the others are being cancelled
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_is_gone_when_its_work_is_done() -> None:
     pid = in_a_process(os.getpid)
     assert pid != os.getpid()

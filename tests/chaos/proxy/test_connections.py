@@ -141,6 +141,7 @@ def test_one_of_two_cuts_that_ends_heals_nothing(line: Line) -> None:
     assert received(server, 6) == b"healed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", [Direction.REQUESTS, Direction.REPLIES, Direction.BOTH])
 def test_a_stall_holds_the_bytes_of_its_direction_only_and_keeps_them(line: Line, direction: Direction) -> None:
     client, server = line.ends()

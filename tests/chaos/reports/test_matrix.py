@@ -25,6 +25,7 @@ def page(record: Json, tmp_path_factory: pytest.TempPathFactory) -> Page:
     return page_of(tmp_path_factory.mktemp("report"), record)
 
 
+@pytest.mark.slow
 def test_it_fetches_nothing(record: Json, page: Page, tmp_path: Path) -> None:
     assert outside(html(tmp_path, record)) == []
     policy = next(e for e in page.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy")

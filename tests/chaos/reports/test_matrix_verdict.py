@@ -30,6 +30,7 @@ def counted(record: Json) -> dict[str, Json]:
     return {name: {outcome: n for outcome, n in counts.items() if n} for name, counts in named.items()}
 
 
+@pytest.mark.slow
 def test_the_verdict_counts_the_cases_of_the_record_and_no_variant_twice(record: Json, page: Page) -> None:
     of_log = [c for c in of_suite(record, "matrix") if c["step"].startswith("log.") and c["fault"] == "kill"]
     variants = len(of_log) * 2 // 3
@@ -88,6 +89,7 @@ def test_a_run_in_which_all_passed_is_good_and_has_no_failures_to_show(record: J
     assert "failed" not in page.ids()
 
 
+@pytest.mark.slow
 def test_skipped_cases_are_not_said_to_have_passed(record: Json, tmp_path: Path) -> None:
     skipped = [case for case in record["cases"] if case["outcome"] == "skipped"]
     passed = next(case for case in record["cases"] if case["outcome"] == "passed")

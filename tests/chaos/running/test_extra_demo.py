@@ -13,6 +13,8 @@ import pytest
 from tests.support.processes import REPOSITORY
 from tpc.chaos.running.extra_demo import of_extra_demo
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = REPOSITORY / "docs" / "examples"
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['filelock', 'platformdirs', 'jinja2'])); "
 COMMAND = WITHOUT + "from tpc.__main__ import main; sys.exit(main())"

@@ -99,6 +99,7 @@ def test_a_server_without_a_start_has_no_address(tmp_path: Path) -> None:
         _ = PostgresServer(tmp_path).dsn
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_while_it_starts_tells_the_end_of_its_log(tmp_path: Path) -> None:
     server = PostgresServer(tmp_path, max_connections=0)
     with pytest.raises(LocalServerError, match=r"(?s)ended while it started.*max_connections.*the whole log"):

@@ -21,6 +21,8 @@ from tpc.coordinator.kernel.preflight import Preflight
 from tpc.errors import CorruptionError, HistoryMismatchError
 from tpc.history import History
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEED = 3
 CUT_BACK_IS_REFUSED = "c2 a log that was cut back is refused"
 PUT_BACK, ALREADY = "operator: restores the damaged records", "operator: what it has met is put back since"

@@ -13,6 +13,8 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.plan import FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # much computing
+
 PLACES = ("sink.commit", "epoch.decided", "epoch.committed", "epoch.completed")
 NOTHING_PROVES = "nothing in the sink proves that the record has decided nothing"
 

@@ -22,6 +22,8 @@ from tpc.handles import Handle
 from tpc.records import Record, RecordKind
 from tpc.sink import Owner
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEED = 3
 
 

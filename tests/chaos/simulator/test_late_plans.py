@@ -16,6 +16,8 @@ from tpc.chaos.simulator.world import Invariant, InvariantViolation, Message
 from tpc.coordinator.spark import reconcile
 from tpc.errors import CorruptionError, HistoryMismatchError
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEED = 3
 OTHER = 'v1\n{"batchTimestampMs":1}\n{"n":%d}'
 """A plan that nobody has decided."""

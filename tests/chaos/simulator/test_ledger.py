@@ -13,6 +13,8 @@ from tpc.chaos.simulator.world import Halted, World
 from tpc.manifest import Branch
 from tpc.records import Record, RecordKind
 
+pytestmark = pytest.mark.slow  # much computing
+
 
 class Log:
     """A ledger that has seen generation 1 and the intent of epoch 0, and the branches of a sink's one partition."""

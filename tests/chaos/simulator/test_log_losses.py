@@ -8,6 +8,8 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.plan import RECORDS, FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEEDS = 3
 BEFORE_AND_AFTER = [f"{place}{when}" for place in (*RECORDS[:2], RECORDS[3]) for when in ("", ".after")]
 

@@ -15,6 +15,8 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEED = 4
 
 
@@ -55,7 +57,6 @@ def test_a_record_that_arrives_before_the_last_one_keeps_the_pipeline_where_it_i
     assert log.end == late.slot
 
 
-@pytest.mark.slow
 def test_what_must_be_refused_after_a_move_is_tried() -> None:
     tried = set[str]()
     for seed in (seed for seed in range(300) if Random(f"moves {seed}").random() < MOVES):

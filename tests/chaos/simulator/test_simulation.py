@@ -16,6 +16,8 @@ from tpc.events import Failed, Superseded
 from tpc.machine import TRANSITIONS
 from tpc.states import Phase
 
+pytestmark = pytest.mark.slow  # much computing
+
 SEEDS = 1000
 
 NEVER_TAKEN = {
@@ -29,25 +31,21 @@ def block() -> dict[str, Any]:
     return simulate_block(0, SEEDS)
 
 
-@pytest.mark.slow
 def test_a_thousand_seeds_hold(block: dict[str, Any]) -> None:
     assert block["violations"] == []
     assert block["epochs"] > 5 * SEEDS
 
 
-@pytest.mark.slow
 def test_every_kind_of_fault_strikes(block: dict[str, Any]) -> None:
     assert sorted(name for name, times in block["faults"].items() if not times) == []
     assert set(block["faults"]) == {fault.value for fault in Fault}
 
 
-@pytest.mark.slow
 def test_every_row_of_the_machine_s_table_is_taken(block: dict[str, Any]) -> None:
     rows = {f"{phase.value}/{event.__name__}" for phase, event in TRANSITIONS if (phase, event) not in NEVER_TAKEN}
     assert rows - block["transitions"].keys() == set()
 
 
-@pytest.mark.slow
 def test_coordinators_meet_and_fence_each_other(block: dict[str, Any]) -> None:
     assert block["ends"]["FencedError"] > SEEDS / 20
 

@@ -16,6 +16,8 @@ from tpc.chaos.simulator.plan import PLACES, RECORDS, FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
 from tpc.history import Action, Resolution
 
+pytestmark = pytest.mark.slow  # much computing
+
 MOST_TURNS = 400
 
 _REPLIES = [Fault.LOG_UNKNOWN_LANDED, Fault.LOG_UNKNOWN_LOST, Fault.LOG_UNKNOWN_LATE, Fault.LOG_FSYNC_LANDED]

@@ -16,6 +16,7 @@ from tpc.coordinator.kernel.participants import Participants
 from tpc.errors import FencedError, TransientError
 from tpc.handles import PipelineId
 from tpc.sink import Committable, Committer, GivenUp, InDoubt, Limit, Marker, Outcome, Owner, Verdict
+from tpc.waiting import Waiting
 
 DEADLINE_S = 20.0
 HANDLES = frozenset(str(branch(sink, 0).committable.handle) for sink in ("a", "b"))
@@ -114,6 +115,26 @@ def test_a_branch_that_the_systems_of_several_sinks_list_is_that_of_one_of_them(
         "b": ["b", "gone"],
     }
     assert list(Participants(JOB, sinks).in_doubt(["b"])) == ["b"]
+
+
+class Behind(Scripted):
+    """Readers wait behind what its system holds prepared."""
+
+    def waiting(self, branches: Sequence[InDoubt]) -> dict[str, Waiting]:
+        return {branch.resource: Waiting("readers of orders/0", "2027-01-15T08:00:00Z") for branch in branches[:1]}
+
+
+def test_who_waits_is_told_of_each_branch_for_which_somebody_does(
+    sinks: Sinks, caplog: pytest.LogCaptureFixture
+) -> None:
+    participants = Participants(JOB, sinks)
+    participants.committers["a"] = Behind(sinks[0])
+    listed = {name: [InDoubt(f"{name}{n}", JOB, 1, name, 0) for n in range(2)] for name in ("a", "b")}
+    with caplog.at_level(logging.DEBUG, logger="tpc.coordinator.kernel.participants"):
+        participants.tell_waiting(listed)
+    (line,) = caplog.messages  # and none that the other sink could not be asked
+    assert line.startswith("sink a: a0 of ")
+    assert "readers of orders/0 wait for it until 2027-01-15T08:00:00Z" in line
 
 
 def test_how_long_each_sink_took_to_commit_is_noted(sinks: Sinks) -> None:

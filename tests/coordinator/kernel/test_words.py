@@ -35,6 +35,7 @@ def test_the_kernel_names_no_runtime(module: str) -> None:
     assert [f"{number}: {line}" for number, line in lines if OF_ONE_RUNTIME.search(line)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", sorted(TREE.within("tpc.coordinator.service")))
 def test_a_service_tells_of_no_other_runtime(module: str) -> None:
     assert [text for text in told_in(TREE.modules[module].read_text()) if OF_ONE_RUNTIME.search(text)] == []

@@ -35,6 +35,7 @@ def made(letters: Letters) -> tuple[list[dict[str, Any]], ...]:
     return letters.written("rows"), letters.written("totals")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     hows=st.lists(st.sampled_from([*WAYS, *["fine"] * len(WAYS)]), min_size=1, max_size=24),

@@ -245,6 +245,7 @@ class Tally:
             failpoints.install({})
 
 
+@pytest.mark.slow
 def test_a_backlog_of_slow_events_is_many_epochs(tmp_path: Path) -> None:
     tally = Tally(tmp_path, list(range(300)))
     tally.on_event = lambda _: time.sleep(0.02)
@@ -253,6 +254,7 @@ def test_a_backlog_of_slow_events_is_many_epochs(tmp_path: Path) -> None:
     assert max(tally.sizes()) <= FIRST_EVENTS
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_no_bound_shows_in_what_is_written(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -41,6 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 # Whatever the clock does ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     readings_ms=st.lists(st.integers(0, 60).map(lambda n: 10 * n), min_size=1, max_size=30),
@@ -114,6 +115,7 @@ def test_a_takeover_whose_clock_is_behind_fires_what_was_due_and_waits_for_the_r
     assert times == [1_000_000, 1_010_000, 1_010_000, 1_015_000, 2_000_000_000]
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("later_s", [0.0, 1_000.0], ids=["at once", "when more is due"])

@@ -10,6 +10,8 @@ import pytest
 from tests.support.processes import python
 from tpc.coordinator.service.epoch_cancellation import CAME_BACK
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, sys
 from pathlib import Path

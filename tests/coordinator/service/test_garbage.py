@@ -32,6 +32,7 @@ def knots() -> int:
     return sum(isinstance(each, Knot) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_what_functions_leave_behind_is_looked_for_between_epochs() -> None:
     garbage = Garbage()
     garbage.begin()
@@ -53,6 +54,7 @@ def test_afterwards_all_is_as_before() -> None:
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_first", [0, 1], ids=["the first ends first", "the second ends first"])
 def test_services_that_overlap_leave_all_as_it_was(ends_first: int) -> None:
     before = gc.get_threshold()

@@ -29,6 +29,7 @@ def garbled(note: str) -> list[str]:
     return ["", "\0" * 10, "null", "{}", DEEP, '{"a":' + DEEP, *fields, json.dumps({**whole, "more": 1})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("note", WHOLE)
 def test_a_garbled_note_ends_no_command_and_no_start_with_an_error_of_python(note: str, tmp_path: Path) -> None:
     numbers = Numbers(tmp_path, 20)

@@ -30,6 +30,7 @@ def log_of(directory: Path) -> LocalLog:
     return LocalLog(directory / "service" / "tpc" / "log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", each_step(DEATHS))
 def test_a_kill_at_any_step_leaves_the_object_and_the_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
     learned = Learned(tmp_path, numbers=100)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.coordinator.service import few_threads_program
 from tests.coordinator.service import little_memory_program as program
@@ -32,6 +33,7 @@ def rows(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_an_event_whose_rows_do_not_fit_into_memory_is_no_dead_letter(tmp_path: Path) -> None:
     short = run(tmp_path, 64 << 20)
     assert short.returncode == 1
@@ -45,6 +47,7 @@ def test_an_event_whose_rows_do_not_fit_into_memory_is_no_dead_letter(tmp_path: 
     assert rows(tmp_path / "dead") == 0
 
 
+@pytest.mark.slow
 def test_a_thread_that_the_system_does_not_start_is_told_in_one_paragraph(tmp_path: Path) -> None:
     target = f"{few_threads_program.__name__}:job"
     done = subprocess.run(

@@ -104,6 +104,7 @@ class Program:
 PAIRS = [pytest.param(two, marks=pytest.mark.slow) for two in (("out", "sums"), ("sums", "seen"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [*PAIRS, ("out", "sums", "seen")])
 def test_several_lost_branches_are_written_again_as_they_were(lost: tuple[str, ...], tmp_path: Path) -> None:
     program = Program(tmp_path, *lost)

@@ -94,6 +94,7 @@ def test_one_that_has_come_to_its_end(everything: Everything) -> None:
     assert open_below(everything.root) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_one_that_a_raised_error_has_ended_at_a_step(everything: Everything, step: str) -> None:
     everything.run()

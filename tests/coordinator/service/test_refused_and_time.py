@@ -168,6 +168,7 @@ def _one(*steps: tuple[str, str, int, str]) -> list[list[Came]]:
     return [[Came(0, Happened(key, does, at), refused) for key, does, at, refused in steps]]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs=epochs_of_events, kind=st.sampled_from([dict, "disk"]), is_fresh_again=st.booleans())
 # A partition of which nothing had a time holds nothing back once it is read.
@@ -248,6 +249,7 @@ GOES: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ttl", [None, tpc.seconds(1)], ids=["for ever", "with an end"])
 @pytest.mark.parametrize("key", ["a", ("a", 1)], ids=["text", "tuple"])
 @pytest.mark.parametrize("how", GOES)
@@ -289,6 +291,7 @@ REPLACES: dict[str, Callable[[tpc.Transactional[Any]], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 10], ids=["an epoch each", "one epoch"])
 @pytest.mark.parametrize("how", REPLACES)
 @pytest.mark.parametrize("is_in_place", [False, True], ids=["put", "in place"])

@@ -33,6 +33,7 @@ from tpc.sources import IterableSource
 STEPS = ("pass.open", "pass.prepared", "epoch.prepared", "log.stored", "epoch.decided", "sink.committed")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     runs=st.lists(

@@ -160,6 +160,7 @@ def test_a_store_of_other_things_is_refused(kind: Any, tmp_path: Path) -> None:
 # What goes wrong in a firing -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_letters", [True, False])
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("fails", ["raises", "row", "value"])

@@ -73,6 +73,7 @@ def test_a_service_is_there_without_spark() -> None:
     assert printed_by(code) == "False\n"
 
 
+@pytest.mark.slow
 def test_a_service_runs_without_loading_spark(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.coordinator.service.program import Numbers; "
@@ -382,6 +383,7 @@ def test_a_second_process_takes_over_and_the_first_ends_fenced(tmp_path: Path) -
     assert numbers.is_right()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_service_after_its_epoch(tmp_path: Path) -> None:
     code = (
         "import sys, tpc; from pathlib import Path; from tests.coordinator.service.program import Numbers; "

@@ -45,6 +45,7 @@ def modules() -> list[str]:
     return sorted(str(path) for path in found if not others & set(path.parts[1:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", modules())
 def test_texts_of_what_serves_both_runtimes_name_nothing_of_spark_s(module: str) -> None:
     met = [f"{line}: {text}" for line, text in sentences(ROOT / module) if FOREIGN.search(text)]

@@ -338,6 +338,7 @@ def test_a_log_without_shards_among_shards_is_named_and_may_be_moved_away(tmp_pa
     assert written(tmp_path / "rows") == ["0", "1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_a_shard_that_decided_nothing_beside_others_may_be_removed(tmp_path: Path) -> None:
     failpoints.install({"recovery.swept": died})  # the log is begun, and no sink knows yet of two shards
     try:

@@ -59,6 +59,7 @@ def in_a_thread(call: Callable[[], Any]) -> BaseException | None:
     return raised[0] if raised else None
 
 
+@pytest.mark.slow
 @each_access
 @each_kind
 @pytest.mark.parametrize("ttl_s", [None, 10.0])
@@ -127,6 +128,7 @@ class Counting:
         return [n for path in self.out.glob("*.parquet") for n in pq.read_table(path)["n"].to_pylist()]
 
 
+@pytest.mark.slow
 @each_kind
 def test_a_thread_that_looks_on_is_refused_and_no_update_is_lost(kind: Any, tmp_path: Path) -> None:
     counting = Counting(tmp_path, kind, events=1_000)

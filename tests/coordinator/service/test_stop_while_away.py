@@ -47,6 +47,7 @@ print("returned", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_sigterm_does_not_wait_for_a_sink_that_is_silent(tmp_path: Path) -> None:
     with python(SILENT, tmp_path) as process:
         assert line(process) == "asked"

@@ -118,6 +118,7 @@ CANCELLED_IN_VAIN = [Event("after", "a", 0, 100), Event("cancel", "a", 90, is_re
 RENEWED = [Event("write", "a", 0), Event("write", "a", 150), Event("nothing", "b", 210), Event("nothing", "b", 360)]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(came=events, lives=lives, source=st.sampled_from([Again, IterableSource]))
 @example(came=AT_ONE_TIME, lives=[Life(2, 1)], source=Again)

@@ -57,6 +57,7 @@ def test_what_is_no_time_is_refused_with_or_without_a_time_to_live(
 # A changed time to live ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize(
     ("before_s", "after_s", "left"),
@@ -217,6 +218,7 @@ def test_a_source_without_events_holds_everything_back(tmp_path: Path) -> None:
     assert (two.last()["n"], two.last()["watermark"]) == (201, 1_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quiet", [[("q", 1_000)], []], ids=["one event", "never an event"])
 def test_an_idle_source_holds_nothing_back_and_one_that_wakes_moves_nothing_back(
     quiet: list[tuple[str, int]], tmp_path: Path

@@ -87,6 +87,7 @@ class StandsStill:
         return ended[0] if ended else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [dict, "disk"], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("step", ["epoch.planned", "pass.open", "epoch.collected", "epoch.prepared"])
 def test_a_process_whose_states_another_one_has_gone_on_with_ends_as_fenced(

@@ -68,6 +68,7 @@ def _every_kind_of_row_is_generated() -> Iterator[None]:
     assert not _generated or {"event", "result", "late", "revised", "refused"} <= _generated.keys(), _generated
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(came=events, case=aligned | sessions, lives=lives, source=st.sampled_from([Again, IterableSource]))
 @example(came=IN_ORDER, case=Case("hopping"), lives=[Life(2, 1)], source=Again)

@@ -162,6 +162,7 @@ def test_an_epoch_that_was_told_to_give_up_is_waited_for_until_it_has_ended(tmp_
         answer()
 
 
+@pytest.mark.slow
 def test_an_epoch_that_gave_up_its_commits_has_the_same_time_again_for_spark_s_own(tmp_path: Path) -> None:
     query = Query(tmp_path, "never", timeout_s=1.0)
     was_told_to_give_up, looks = threading.Event(), list[int]()

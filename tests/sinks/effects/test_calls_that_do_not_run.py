@@ -164,6 +164,7 @@ class _Clock:
         return time.time() + self.off_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off_s", [-3600.0, 3600.0])
 def test_a_clock_that_is_set_changes_no_pause(off_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, made = _Clock(), []

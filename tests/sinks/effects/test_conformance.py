@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 
 from tpc.sink import Sink
 from tpc.sinks import Effect, EffectSink
@@ -27,16 +28,10 @@ def as_float(row: dict[str, Any]) -> float | None:
     return None if row.get("amount") is None else float(row["amount"])
 
 
+@pytest.mark.slow
 class TestEffectSink(SinkConformance):
     """One outbox for each test."""
 
-    slow_tests = (
-        "test_a_large_branch_arrives_whole",
-        "test_a_task_that_dies_at_any_act_leaves_nothing_beyond_a_sweep",
-        "test_a_give_up_that_a_commit_overtakes_at_any_act_tells_the_truth",
-        "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
-        "test_an_abort_that_dies_at_any_act_is_finished_by_the_next",
-    )
     deadline_s = 5.0
     deaths = 6
     large_branch_rows = 20_000

@@ -143,6 +143,7 @@ PROMISES: list[Promise] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES)
 def test_promise(promise: Promise, tmp_path: Path, server: BankServer) -> None:
     promise(EffectSink, tmp_path, server)

@@ -103,7 +103,10 @@ class FilesKit(SinkConformance):
 
 
 class TestParquet(FilesKit):
-    slow_tests = ("test_a_large_branch_arrives_whole",)
+    slow_tests = (
+        "test_a_large_branch_arrives_whole",
+        "test_a_commit_of_a_large_branch_that_dies_at_any_act_is_finished_by_the_next",
+    )
     format = "parquet"
     types = SPARK_TYPES
 

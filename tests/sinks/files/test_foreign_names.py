@@ -42,6 +42,7 @@ def another(branch: Committable, name: object) -> Committable:
     )
 
 
+@pytest.mark.slow
 @given(NAMES, st.sampled_from(sorted(ACTS)))
 @example("../../../outside/secret", "commit")
 @example("../outside/secret", "give up")

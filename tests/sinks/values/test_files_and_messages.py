@@ -149,6 +149,7 @@ CANNOT_HOLD = {"json": is_in_no_json, "csv": is_in_no_csv, "parquet": is_in_no_p
 """The rows of docs/reference/sink-values.md that say *refused by `check`*."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_usual_value_of_each_type_arrives_unless_the_format_cannot_hold_the_type(sink: str, tmp_path: Path) -> None:
     outcomes = {}
@@ -159,6 +160,7 @@ def test_a_usual_value_of_each_type_arrives_unless_the_format_cannot_hold_the_ty
     assert outcomes == {str(kind): "type refused" if cannot_hold(kind) else "arrived" for kind in TYPES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", SINKS)
 def test_every_value_of_every_type_is_read_back_equal_or_refused(sink: str, tmp_path: Path) -> None:
     @settings(max_examples=200)

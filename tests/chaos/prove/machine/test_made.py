@@ -24,6 +24,7 @@ def test_each_name_of_a_room_is_there_and_there_is_something_to_change(room: str
     assert len(all_changes(room, SOURCES)) > 100
 
 
+@pytest.mark.slow
 def test_each_mutant_that_is_drawn_changes_the_line_that_it_names() -> None:
     for made in drawn(3, 60, SOURCES):
         ((file, text),) = SOURCES.changed(made.mutant).items()
@@ -34,6 +35,7 @@ def test_each_mutant_that_is_drawn_changes_the_line_that_it_names() -> None:
         assert first + 1 - made.line < 40
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_and_another_draws_others() -> None:
     first = drawn(1, 40, SOURCES)
     assert drawn(1, 40, SOURCES) == first != drawn(2, 40, SOURCES)
@@ -41,11 +43,13 @@ def test_the_same_seed_draws_the_same_and_another_draws_others() -> None:
     assert len({made.mutant.edits for made in first}) == 40
 
 
+@pytest.mark.slow
 def test_each_mutant_has_a_key_of_its_own() -> None:
     made = drawn(1, 200, SOURCES)
     assert len({one.key for one in made}) == len(made)
 
 
+@pytest.mark.slow
 def test_as_many_are_drawn_of_one_room_as_of_another() -> None:
     assert [made.room for made in drawn(1, len(ROOMS), SOURCES)] == list(ROOMS)
     assert {made.room for made in drawn(1, 5, SOURCES, ("log",))} == {"log"}

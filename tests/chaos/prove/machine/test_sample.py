@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chaos.prove.edited import edited
 from tpc.chaos.prove.anchors import Sources
 from tpc.chaos.prove.checks import check_named
@@ -17,6 +19,7 @@ MADE = Made("log", "a.py", 1, "x", edited("LocalLog._linked", "return target.rea
 LOG_KIT, SOURCES = check_named("log kit"), Sources(CHECKOUT)
 
 
+@pytest.mark.slow
 def test_a_seed_draws_its_own_and_none_that_only_servers_come_to() -> None:
     drawn = sample(7, SOURCES)
     assert len(drawn) == SAMPLE
@@ -25,6 +28,7 @@ def test_a_seed_draws_its_own_and_none_that_only_servers_come_to() -> None:
     assert sample(8, SOURCES) != drawn
 
 
+@pytest.mark.slow
 def test_what_was_not_done_in_time_beside_others_is_tried_again_alone() -> None:
     asked: list[tuple[object, ...]] = []
     controls = Controls()

@@ -31,6 +31,7 @@ def test_an_unknown_outcome_is_tried_again_with_growing_pauses_until_it_is_known
     assert pipeline.engine.state.last_complete == 0
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_away_for_a_night_is_waited_for_as_for_a_minute() -> None:
     pipeline = started(retry_delay_s=1.0, retry_delay_max_s=5.0)
     pipeline.sinks[0].answers = [UNKNOWN] * 1100

@@ -35,7 +35,7 @@ def test_no_epoch_without_a_letter_ends_anything_whatever_came_before() -> None:
 def test_epochs_before_the_last_events_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WINDOW", 20)
     before = history({"rows": 10, COUNT: 10}, {"rows": 10, COUNT: 0})
-    assert DeadLetterLimit("dead", 0.4, 1).too_many(1, 10, before) is None  # 1 of the last 20
+    assert DeadLetterLimit("dead", 0.3, 1).too_many(1, 10, before) is None  # 1 of the last 20, and 11 of all 30
     monkeypatch.setattr(module, "WINDOW", 21)
     assert DeadLetterLimit("dead", 0.3, 1).too_many(1, 10, before) == Tally(11, 30)
 

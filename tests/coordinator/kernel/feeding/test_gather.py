@@ -316,6 +316,7 @@ def _of_one_key(key: str, rows: Sequence[Row]) -> Row:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(ROW, st.integers(0, 3)), max_size=25))
 def test_any_partitioning_gives_the_rows_of_one_reduction(placed: list[tuple[Row, int]]) -> None:

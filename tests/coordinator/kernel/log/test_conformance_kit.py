@@ -161,6 +161,7 @@ def one_gone(kit: Kit) -> None:
     kit.test_a_put_after_records_that_are_gone_is_refused_and_puts_nothing(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "test", "said"),
     [
@@ -200,6 +201,7 @@ def test_a_log_that_breaks_a_promise_is_told_which(
         test(Kit(kind, tmp_path))  # type: ignore[operator]  # a method of the kit
 
 
+@pytest.mark.slow
 def test_a_put_that_is_killed_half_way_is_found(tmp_path: Path) -> None:
     kit = Kit(WritesInPlace, tmp_path)
     kit.KILLS = 40  # chance decides where each kill falls

@@ -18,7 +18,11 @@ from tpc.testing.log_conformance import LogConformance, PruningInterrupted
 
 
 class TestLocalLog(LogConformance):
-    slow_tests = ("test_of_two_racing_processes_exactly_one_wins_each_slot",)  # `test_local.py` has a shorter race
+    slow_tests = (
+        "test_of_two_racing_processes_exactly_one_wins_each_slot",  # `test_local.py` has a shorter race
+        "test_a_put_that_is_killed_leaves_its_slot_whole_or_empty",
+        "test_a_reader_never_sees_a_part_of_a_record",
+    )
     NO_LOST_ANSWER = ""
     NO_LOSS_MEANWHILE = ""
     NO_INTERRUPTED_PRUNING = ""

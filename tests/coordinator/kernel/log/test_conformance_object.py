@@ -101,6 +101,7 @@ class TestLocalStoreLog(LogConformance):
     slow_tests = (
         "test_of_two_racing_processes_exactly_one_wins_each_slot",
         "test_a_put_that_is_killed_leaves_its_slot_whole_or_empty",
+        "test_a_reader_never_sees_a_part_of_a_record",
     )
     NO_LOST_ANSWER = "the store is this process and its disk"
     NO_LOSS_MEANWHILE = ""

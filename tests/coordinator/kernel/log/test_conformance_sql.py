@@ -77,6 +77,7 @@ class TestSqliteLog(LogConformance):
     slow_tests = (
         "test_of_two_racing_processes_exactly_one_wins_each_slot",
         "test_a_put_that_is_killed_leaves_its_slot_whole_or_empty",
+        "test_a_reader_never_sees_a_part_of_a_record",
     )
     NO_LOST_ANSWER = "an SQLite file answers in the process itself"
     NO_LOSS_MEANWHILE = "the statement that puts holds the row before until COMMIT; see test_sql_before"

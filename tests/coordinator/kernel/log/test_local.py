@@ -128,6 +128,7 @@ def race(directory: Path, name: str, start: Barrier, won: Connection) -> None:
     won.send(mine)
 
 
+@pytest.mark.slow
 def test_of_two_processes_racing_for_a_slot_exactly_one_wins_it(log: LocalLog) -> None:
     processes = multiprocessing.get_context("spawn")
     start = processes.Barrier(2)

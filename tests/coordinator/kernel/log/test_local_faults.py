@@ -124,6 +124,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "when", "error", "raised", "slots"),
     [

@@ -48,6 +48,7 @@ def log(s3: S3Server) -> ObjectLog:
 # What an answer proves ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "put"),
     [
@@ -139,6 +140,7 @@ def test_a_store_that_does_not_answer_is_given_up_in_time(log: ObjectLog, s3: S3
     assert time.monotonic() - started < 1.5
 
 
+@pytest.mark.slow
 def test_a_store_object_gets_the_log_s_deadline_and_keeps_its_settings(s3: S3Server) -> None:
     from obstore.store import S3Store
 

@@ -65,6 +65,7 @@ def test_a_server_that_does_not_answer_a_commit_is_given_up_in_time(log: SqlLog,
         assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 def test_a_server_killed_at_commit_leaves_the_put_unknown_and_repeatable(tmp_path: Path) -> None:
     server, killed = PostgresServer(tmp_path), threading.Event()
 

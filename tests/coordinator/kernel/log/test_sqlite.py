@@ -178,6 +178,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_after_a_failed_fsync_at_commit_the_decision_is_unknown(file: Path) -> None:
     said = run_with_failing("fsync,fdatasync", PUT, file, when="1+")
     assert said.startswith("DecisionUnknownError slot 2")
@@ -185,6 +186,7 @@ def test_after_a_failed_fsync_at_commit_the_decision_is_unknown(file: Path) -> N
     assert log_in(file).slots() == [1]
 
 
+@pytest.mark.slow
 def test_a_commit_fsyncs_the_directory_after_the_journal_is_gone(file: Path) -> None:
     calls = calls_made("unlink,fsync,fdatasync", PUT, file)
     last_unlink = max(place for place, call in enumerate(calls) if "log.db-journal" in call and "unlink" in call)

@@ -88,6 +88,7 @@ def test_the_first_look_at_a_long_log_is_bounded(term_every: int) -> None:
     assert log.reads <= 600
 
 
+@pytest.mark.slow
 def test_every_other_look_reads_what_is_new_and_lists_nothing() -> None:
     log = long_log(1500, term_every=5000)
     window, journal = opened(log), Journal(log)

@@ -85,6 +85,7 @@ def test_status_lists_the_newest_epochs(checkpoint: Path) -> None:
     assert [epoch.split() for epoch in epochs] == [["0", "complete", "3", "0"], ["1", "decided", "3", "0"]]
 
 
+@pytest.mark.slow
 def test_status_fits_a_terminal_of_80_columns(checkpoint: Path) -> None:
     shown = run_in_terminal([sys.executable, "-m", "tpc", "status", str(checkpoint)], columns=80)
     assert "pipeline job#1, generation 1" in shown
@@ -96,6 +97,7 @@ def test_status_can_be_had_as_json(checkpoint: Path) -> None:
     assert (found["last_complete"], found["pending"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_an_error_is_one_paragraph_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
     done = command("status", tmp_path, cwd=tmp_path)
     assert done.returncode == 1
@@ -105,6 +107,7 @@ def test_an_error_is_one_paragraph_on_stderr_and_exit_code_1(tmp_path: Path) -> 
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "what"),
     [("no_such_module:pipeline", "cannot be loaded"), ("json:dumps_all", "cannot be loaded"), ("", "cannot be loaded")],
@@ -117,6 +120,7 @@ def test_a_pipeline_that_cannot_be_loaded_is_one_paragraph(tmp_path: Path, targe
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "raises",
     [
@@ -138,6 +142,7 @@ def test_whatever_a_job_raises_is_told_in_one_paragraph(words: list[str], raises
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends", "told"),
     [("sys.exit()", "(exit code 0)"), ("sys.exit(3)", "(exit code 3)"), ("sys.exit('no DSN')", "the program: no DSN")],
@@ -227,6 +232,7 @@ def test_a_log_that_lies_elsewhere_is_named_beside_the_checkpoint(checkpoint: Pa
     assert "epoch 1 is parked: sink a, " in shown
 
 
+@pytest.mark.slow
 def test_a_decision_wants_the_checkpoint_whose_lock_it_takes(checkpoint: Path, tmp_path: Path) -> None:
     done = command(
         *("resolve", checkpoint / LOG_FOLDER, "--epoch", 1, "--sink", "a", "--accept-loss", "--reason", "gone"),

@@ -90,6 +90,7 @@ def test_the_word_is_that_of_a_loss(checkpoint: Path) -> None:
     assert recorded(checkpoint) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("note", ["", "{", "null", "[]", '{"epoch": 1}', '{"epoch": "1", "sink": 3}', "\x00\xff"])
 def test_a_garbled_note_on_a_refusal_is_none(checkpoint: Path, note: str) -> None:
     (checkpoint / "tpc" / "parked.json").write_bytes(note.encode("latin-1"))

@@ -116,6 +116,7 @@ FAULTS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_garbled_is_no_traceback(
@@ -151,6 +152,7 @@ def test_a_garbled_note_of_a_move_is_told(tmp_path: Path, capsys: pytest.Capture
     assert run(["restore", "PLACE", "--checkpoint", "NEW", "--fork"], folder, tmp_path / "new") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("closed", ["the folder above", "the checkpoint", "its notes", "its log", "a slot"])
 def test_an_operator_without_rights_reads_whose_it_is(closed: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,7 @@ def test_what_was_open_is_made_again_from_the_changelogs(
     assert counted.rows() == as_if_nothing_had_been(tmp_path, shape)
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_shard_has_the_windows_of_its_keys(shape: str, kind: Any, tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ def test_epochs_are_compacted_together_when_most_is_kept_apart_each_key_once(
     assert (transactions, kept(epochs), epochs.stored()) == ([2, 1], [], {"a": 4, "b": 3})
 
 
+@pytest.mark.slow
 def test_a_compaction_that_has_begun_comes_to_its_end_where_no_epoch_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 
 from tpc.chaos.checkers.service_state import held_rows
 from tpc.coordinator.service.state import StateSink
@@ -23,14 +24,8 @@ def rows(path: Path, question: str) -> list[tuple[Any, ...]]:
         return db.execute(question).fetchall()
 
 
+@pytest.mark.slow
 class TestStateSink(SinkConformance):
-    slow_tests = (
-        "test_a_large_branch_arrives_whole",
-        "test_a_task_that_dies_at_any_act_leaves_nothing_beyond_a_sweep",
-        "test_a_give_up_that_a_commit_overtakes_at_any_act_tells_the_truth",
-        "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
-        "test_an_abort_that_dies_at_any_act_is_finished_by_the_next",
-    )
     schema = SCHEMA
     keyed = "key"
     required_columns = ("key", "value")

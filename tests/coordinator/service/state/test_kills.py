@@ -121,6 +121,7 @@ def killed(directory: Path, kind: Kind, epoch: int, step: str) -> None:
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_process_is_followed_by_one_whose_state_is_that_of_a_dict(
