@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.chaos.reports.html_pages import Page
 from tests.coordinator.operations.page.logs import LocalPipeline, Site, over
-from tests.core.builders import complete
+from tests.core.builders import complete, generation_body
 from tests.support.memory_pipeline import started
 from tpc.__main__ import app
 from tpc.coordinator.kernel.checkpoint import LocalCheckpoint
@@ -291,6 +291,9 @@ def test_a_name_that_looks_like_html_is_refused_as_a_name_and_stays_text(tmp_pat
     pipeline = LocalPipeline(tmp_path, name=SCRIPT)
     with pytest.raises(ConfigurationError):
         pipeline.term()
+    assert pipeline.log.slots() == [], "no journal puts what no reader takes"
+    body = {**generation_body(1), "pipeline": SCRIPT}
+    pipeline.log.put(1, Record(1, RecordKind.GENERATION, "nonce", body).encode(), None)
     site = over(pipeline)
     for path in ("/", "/pipelines/0"):
         require_escaped(site.text(path))
