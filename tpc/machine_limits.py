@@ -8,24 +8,23 @@ from tpc.errors import TransientError
 
 _NO_THREAD = "can't start new thread"
 """The text of CPython's `RuntimeError` (`Modules/_threadmodule.c`), which has no class of its own."""
-_LACKS = frozenset(
-    (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)  # EAGAIN: of fork(2)
-)
+# Not EAGAIN, although fork(2) answers it: so do a lock that is held and a silent peer, which one event may name.
+_LACKS = frozenset((errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT))
 
 
 def is_lack(error: BaseException) -> bool:
-    """Whether the machine, or this process, has no more memory, files, room on a disk, processes or threads.
+    """Whether the machine, or this process, has no more memory, files, room on a disk or threads. It never raises.
 
     `SystemError` counts as one: where memory lacks, it strikes Python's interpreter itself.
     """
     if isinstance(error, OSError):
-        return error.errno in _LACKS
+        return isinstance(error.errno, int) and error.errno in _LACKS  # a driver may put anything there
     return isinstance(error, (MemoryError, SystemError)) or is_lack_of_threads(error)
 
 
 def is_lack_of_threads(error: BaseException) -> bool:
     """Whether the system has started no more threads for this process."""
-    return isinstance(error, RuntimeError) and str(error) == _NO_THREAD
+    return type(error) is RuntimeError and error.args == (_NO_THREAD,)
 
 
 def lack_of_threads(error: BaseException) -> TransientError:

@@ -17,6 +17,7 @@ from tpc.chaos.checkers.effects_content import calls_right, read_calls, staged_e
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.service_state import StoreContent, held_rows, read_store
 from tpc.chaos.checkers.watch_rows import StateTalliesReader
+from tpc.chaos.matrix.case import EPOCH
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
 from tpc.chaos.matrix.service_pipeline import (
@@ -221,7 +222,9 @@ class FiringJudge(ServiceJudge):
         left = {name: [f"{key!r}" for key, _, _ in held_rows(self.pipeline.store(name))] for name in OF_FIRINGS}
         return [
             *super()._more(),
-            Check("epochs were made of firings alone", bool(alone), f"epochs {alone} of {sorted(fired)}"),
+            Check(
+                "the epoch of the fault was made of firings alone", EPOCH in alone, f"epochs {alone} of {sorted(fired)}"
+            ),
             Check(
                 "the first epoch has left no event to that of the fault",
                 len(came[0]) == self.pipeline.rows_per_epoch,

@@ -29,6 +29,7 @@ _ANOTHER_THING = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELO
 
 _OF_THE_DISK = "free space, mount the file system for writing or repair it; then restart."
 _REMEDIES = {
+    errno.ENOENT: "mount the file system of the directory, or make it again; then restart.",
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "let the process have more open files (ulimit -n); then restart."),
     **dict.fromkeys(
         (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),
@@ -64,7 +65,7 @@ def told_as_lock(path: Path, of: str) -> Iterator[None]:
         what = error.strerror
         with suppress(OSError):  # a name that no file can have, say
             if at.is_symlink() and not at.exists():
-                what = f"it is a link to {at.readlink()}, which is not there"
+                what = f"it is a link to {at.readlink()}, which leads to nothing"
         raise ConfigurationError(
             f"{at} cannot be used for {of}: {what}",
             remedy=f"move {at} away: nothing rests on it, and it is made again."

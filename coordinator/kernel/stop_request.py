@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
@@ -43,6 +43,8 @@ class StopRequest:
         try:
             durable_files.replace(self.path, f"{os.getpid()}\n".encode())
         except OSError as error:
+            with suppress(OSError):  # it may be there, only not durable: nobody would take it back
+                self.remove()
             raise TransientError(
                 f"the pipeline cannot be asked to stop, and runs on: {durable_files.in_words(error)}",
                 remedy=remedy_for(

@@ -56,7 +56,8 @@ class Standby:
     def wait(self) -> bool:
         """True when nobody leads any more, and until `leave` nobody else finds the same; False after SIGTERM.
 
-        Raises `ConfigurationError` where who leads cannot be seen from here.
+        Raises `ConfigurationError` where who leads cannot be seen from here, and `TransientError` where the file system
+        takes no files.
         """
         with told_as_lock(self._directory / FILE_NAME, self._where()):
             make_directories(self._directory)

@@ -1,6 +1,6 @@
 """Base classes for a sink on a system that does several things in one act: a script, a transaction, a batch.
 
-An author writes a `Store`: eleven short methods of which three must be one act of the system each (`publish`,
+An author writes a `Store`: short methods of which four must be one act of the system each (`stage`, `publish`,
 `withdraw`, `swap`). Everything else that the contract asks for is here: the writer that counts its rows, verdicts and
 their evidence, listings by handle, the owner entry, pruned markers, deadlines turned into errors of `tpc.errors`.
 
@@ -99,7 +99,8 @@ class Store:
         """In ONE act: show the rows of a branch, put its marker under `key`, and remove what staged it.
 
         Only if its marker is not there and exactly `rows` rows are staged. Raises what `AtomicSink.errors` maps to
-        `DataError` where the system will never take them: the epoch is then parked until an operator decides.
+        `DataError` where the system will never take them: unless its marker is there by then, the epoch is
+        parked until an operator decides.
         """
 
     @abstractmethod
@@ -126,8 +127,8 @@ class Store:
         """Whether a connection that was used before can be used again; asked before each use, so without a round trip.
 
         By default it is assumed, and the first call after the server has closed it fails. For clients that do not
-        reconnect by themselves: look whether the socket has become readable, which one that waits for no answer does
-        only when it is closed.
+        reconnect by themselves: look whether the socket has become readable. One that waits for no answer does so when
+        it is closed, or when the server sends something unasked, and then a new connection does no harm.
         """
         return True
 
@@ -142,8 +143,8 @@ class AtomicSink(Sink):
     errors: ClassVar[Mapping[type[Exception], type[TpcError]]] = {}
     """What the client's errors mean; the first class that fits counts.
 
-    `TransientError` for what may succeed later, `ConfigurationError` for what a user must change. No error whose text
-    may contain a password.
+    `TransientError` for what may succeed later, `ConfigurationError` for what a user must change, `DataError` for rows
+    that the system will never take. No error whose text may contain a password.
     """
     piece_rows: ClassVar[int] = 2_000
     piece_bytes: ClassVar[int] = 4 << 20
@@ -199,12 +200,17 @@ class Connection:
     @contextmanager
     def asking(self, doing: str) -> Iterator[Store]:
         """The store; what its client raises becomes an error of `tpc.errors` that says what was done."""
-        try:
+        with self._told_as(doing):
             if self._store is not None and not self._store.is_open():
                 self._drop()
             if self._store is None:
                 self._store = self.sink.connect()
             yield self._store
+
+    @contextmanager
+    def _told_as(self, doing: str) -> Iterator[None]:
+        try:
+            yield
         except TpcError:
             raise
         except Exception as error:
@@ -217,8 +223,8 @@ class Connection:
     def close(self) -> None:
         """Close the store, if there is one; it is connected again when it is needed."""
         if self._store is not None:
-            with self.asking("closing the connection") as store:
-                self._store = None
+            with self._told_as("closing the connection"):
+                store, self._store = self._store, None
                 store.close()
 
     def _drop(self) -> None:
@@ -333,27 +339,41 @@ class AtomicCommitter(Committer):
         try:
             with self._connection.asking(f"committing branch {branch.resource}") as store:
                 found = store.publish(branch.resource, branch.rows, self.key)
-                if found is Published.NOW:
-                    return Outcome(Verdict.COMMITTED, f"{branch.rows} rows published")
-                if found is Published.ALREADY:
-                    return Outcome(Verdict.ALREADY, "its marker is there")
-                if found is Published.MISSING:
-                    return self._outcome_of_missing(store, branch)
-                what = {
-                    Published.IN_PART: f"not exactly {branch.rows} rows are staged",
-                    Published.REFUSED: "the target takes no rows any more",
-                }[found]
-                return Outcome(Verdict.UNKNOWN, what, contradiction=True)
         except DataError as error:
-            return Outcome(Verdict.REFUSED, error.what)
+            return self._outcome_of_refusal(branch, error)
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what)
+        if found is Published.NOW:
+            return Outcome(Verdict.COMMITTED, f"{branch.rows} rows published")
+        if found is Published.ALREADY:
+            return Outcome(Verdict.ALREADY, "its marker is there")
+        if found is Published.MISSING:
+            return self._outcome_of_missing(branch)
+        what = {
+            Published.IN_PART: f"not exactly {branch.rows} rows are staged",
+            Published.REFUSED: "the target takes no rows any more",
+        }[found]
+        return Outcome(Verdict.UNKNOWN, what, contradiction=True)
 
-    def _outcome_of_missing(self, store: Store, branch: Committable) -> Outcome:
+    def _outcome_of_refusal(self, branch: Committable, error: DataError) -> Outcome:
+        """REFUSED, unless another coordinator has published it meanwhile: its marker may be what the system refused."""
+        try:
+            with self._connection.asking(f"reading markers after branch {branch.resource} was refused") as store:
+                is_there = branch.resource in store.markers(self.key)
+        except TpcError as unanswered:
+            return Outcome(Verdict.UNKNOWN, f"{error.what}; {unanswered.what}")
+        return Outcome(Verdict.ALREADY, "its marker is there") if is_there else Outcome(Verdict.REFUSED, error.what)
+
+    def _outcome_of_missing(self, branch: Committable) -> Outcome:
         """LOST only if what stood there when the epoch began is still there: else markers may be missing, too."""
-        epochs = {handle.epoch for handle in self._own(store)}
-        after, newest = branch.data["after"], max(epochs, default=NO_EPOCH)
-        has_base = after == NO_EPOCH and store.read(self._base) == branch.data["base"]
+        after = branch.data["after"]
+        try:
+            with self._connection.asking(f"reading markers without branch {branch.resource}") as store:
+                epochs = {handle.epoch for handle in self._own(store)}
+                has_base = after == NO_EPOCH and store.read(self._base) == branch.data["base"]
+        except TpcError as error:
+            return Outcome(Verdict.UNKNOWN, error.what)
+        newest = max(epochs, default=NO_EPOCH)
         shows_what_was = has_base or after in epochs
         if newest in (after, branch.handle.epoch) and shows_what_was:
             return Outcome(Verdict.LOST, f"neither staged nor marked, and the newest epoch is still {newest}")

@@ -12,6 +12,7 @@ from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cell_cases import CellCase, lost_reply, named, setup_for
 from tpc.chaos.matrix.cases.service_cells import SERVICE_TABLE, counts
 from tpc.chaos.matrix.cases.tables import Cell
+from tpc.chaos.matrix.judging import history_of
 from tpc.chaos.matrix.pipeline import FIRINGS, ROWS_PER_EPOCH, SERVICE
 from tpc.chaos.matrix.service_pipeline import OF_FIRINGS
 
@@ -47,10 +48,14 @@ def _of_firings(case: Case) -> Case:
 
 
 class FiringRun(CaseRun):
-    """Rows come in while nobody runs, so that the last life has a new epoch by which its recovery is timed."""
+    """Where the epoch is decided, rows come in before the last life: its recovery is timed by a new epoch.
+
+    Where it is not, the last life makes it again, of firings alone as before.
+    """
 
     def _recover(self) -> None:
-        self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
+        if EPOCH in history_of(self.pipeline).manifests:
+            self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
         super()._recover()
 
 

@@ -103,12 +103,12 @@ def test_a_case_fails_when_the_library_makes_a_mistake_in_a_service(
 FIRINGS_ALONE = {case.name: case for case in service_cases.firings()}
 
 
-@pytest.mark.parametrize("name", ["firings/epoch.decided/kill", "firings/pass.prepared/kill/due"])
+@pytest.mark.parametrize("name", ["firings/epoch.decided/kill", "firings/epoch.prepared/kill"])
 def test_the_service_survives_in_an_epoch_of_firings_alone(plain_bench: MatrixBench, name: str) -> None:
     record = FIRINGS_ALONE[name].run(plain_bench, SEED)
     assert record.outcome == PASSED, told(record)
     assert {check.name for check in record.checks} > OF_A_SERVICE | {
-        "epochs were made of firings alone",
+        "the epoch of the fault was made of firings alone",
         "the first epoch has left no event to that of the fault",
         "no row waits, and no timer",
     }

@@ -183,7 +183,6 @@ def service_of(directory: Path, function: Any, values: Any = range(30), **option
         RuntimeError("can't start new thread"),
         OSError(errno.EMFILE, "Too many open files"),
         OSError(errno.ENOSPC, "No space left on device"),
-        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
         ConfigurationError("mistaken"),
         SystemExit(3),
     ],

@@ -30,6 +30,7 @@ class System:
         self.texts: dict[str, str] = {}
         self.starts = 1
         self.takes_rows = True
+        self.is_published_meanwhile = False
 
 
 class SystemStore(Store):
@@ -63,6 +64,8 @@ class SystemStore(Store):
 
     def publish(self, branch: str, rows: int, key: str) -> Published:
         if not self.reach().takes_rows:
+            if self.system.is_published_meanwhile:
+                self.system.marked.setdefault(key, set()).add(branch)
             raise RefusalError("a trigger says no")
         self.drop(branch)
         self.system.marked.setdefault(key, set()).add(branch)
@@ -98,11 +101,13 @@ class SystemSink(AtomicSink):
     def __init__(self, system: System, *, looks: bool = True) -> None:
         super().__init__("rows")
         self.system, self.looks = system, looks
+        self.connected = 0
 
     def describe(self) -> Mapping[str, str]:
         return {"target": "a system of the tests"}
 
     def connect(self) -> Store:
+        self.connected += 1
         return SystemStore(self.system, looks=self.looks)
 
 
@@ -141,3 +146,21 @@ def test_rows_that_the_system_refuses_when_they_are_published_are_refused_and_no
     assert outcome.verdict is Verdict.REFUSED
     assert "a trigger says no" in outcome.evidence
     assert sink.system.staged[branch.resource], "an operator may still let it be committed"
+
+
+def test_what_is_refused_since_another_coordinator_has_published_it_is_published() -> None:
+    sink = SystemSink(System())
+    branch = prepared(sink)
+    sink.system.takes_rows, sink.system.is_published_meanwhile = False, True
+    (outcome,) = sink.committer(PIPELINE).commit([branch])
+    assert outcome.verdict is Verdict.ALREADY
+
+
+def test_a_store_is_closed_without_a_new_connection() -> None:
+    sink = SystemSink(System())
+    committer = sink.committer(PIPELINE)
+    assert committer.in_doubt() == []
+    sink.system.starts += 1
+    connected = sink.connected
+    committer.close()
+    assert sink.connected == connected
