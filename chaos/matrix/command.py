@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import tpc
 from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.cases.suites import SUITES, blanks, chosen_cases
 from tpc.chaos.matrix.records import (
@@ -18,6 +21,7 @@ from tpc.chaos.matrix.records import (
     Records,
     closing_line,
     mended_line,
+    passed_before,
     service_line,
     tally_of,
     uncounted_line,
@@ -41,8 +45,12 @@ def run_matrix(
     suites: Sequence[str] = tuple(SUITES),
     workers: int = WORKERS,
     console: Console | None = None,
+    *,
+    resume: bool = False,
 ) -> int:
     """Run the cases that `only` and `suites` name, in `workers` test benches; records and report stay in `directory`.
+
+    With `resume` those are left out that have passed in an earlier run into `directory`, of the same settings and code.
 
     0: everything that could be run has passed. 1: something has failed, whether it counts or not. 2: nothing could be
     run. 130: Ctrl-C, the cases that had ended are on record. Nothing that was started is left running.
@@ -52,8 +60,12 @@ def run_matrix(
 
     def run() -> bool:
         cases = chosen_cases(only, suites, seed)
+        settings = {"seed": seed, "only": only or "", "suites": ", ".join(suites), "code": _code()}
+        earlier = passed_before(place, settings) if resume else []
+        names = {case["name"] for case in earlier}
         claim_directory(place, _OWN)
-        _run(place, cases, seed, workers, {"only": only or "", "suites": ", ".join(suites)}, console)
+        records = Records(place, settings, blanks({case.suite for case in cases}), earlier=earlier)
+        _run(records, [case for case in cases if case.name not in names], seed, workers, console)
         return not tally_of(place).runs[FAILED]
 
     code = exit_code(run, console, not_run="the cases could not be run:")
@@ -80,9 +92,17 @@ def _report(place: Path, console: Console) -> None:
     console.print(closing_line(place))
 
 
-def _run(
-    place: Path, cases: Sequence[Case], seed: int, workers: int, settings: dict[str, object], console: Console
-) -> None:
+def _code() -> str:
+    """A digest of the code that a run tries: cases of another one prove nothing of it."""
+    root = Path(tpc.__file__).parent
+    files = [Path(place, name) for place, _, names in os.walk(root, followlinks=True) for name in names]
+    digest = hashlib.sha256()
+    for path in sorted(path for path in files if path.suffix == ".py"):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _run(records: Records, cases: Sequence[Case], seed: int, workers: int, console: Console) -> None:
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
@@ -98,9 +118,8 @@ def _run(
             say(f"last: {record.name}")
             progress.print(_line(record), highlight=False)
 
-        records = Records(place, {"seed": seed, **settings}, blanks({case.suite for case in cases}))
         records.write()
-        run_cases(cases, place, seed, workers=workers, on_case=on_case, say=say)
+        run_cases(cases, records.directory, seed, workers=workers, on_case=on_case, say=say)
 
 
 def _line(record: CaseRecord) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.matrix.pipeline import SPARK
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED, Tally, tally
+from tpc.errors import ConfigurationError
 
 FILE_NAME = "cases.json"
 MENDED = (
@@ -79,6 +80,8 @@ class Records:
     blanks: Sequence[Mapping[str, Any]] = ()
     began_at: float = field(default_factory=time.time)
     cases: list[CaseRecord] = field(default_factory=list)
+    earlier: Sequence[Mapping[str, Any]] = ()
+    """The cases of a run that this one goes on with, as they stood in its file."""
 
     def add(self, record: CaseRecord) -> None:
         """Take in a finished case; the file is whole before and after."""
@@ -91,12 +94,32 @@ class Records:
             "settings": dict(self.settings),
             "began_at": self.began_at,
             "seconds": round(time.time() - self.began_at, 3),
-            "cases": [case.to_json() for case in self.cases],
+            "cases": [*self.earlier, *(case.to_json() for case in self.cases)],
             "blanks": [dict(blank) for blank in self.blanks],
         }
         new = self.directory / f"{FILE_NAME}.new"
         new.write_text(json.dumps(body, indent=1, default=str))
         new.rename(self.directory / FILE_NAME)
+
+
+def passed_before(directory: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases that have passed in an earlier run into `directory`, which must have had the same settings.
+
+    Raises `ConfigurationError` where there is none, or one with other settings: its cases say nothing of these.
+    """
+    try:
+        record = json.loads((directory / FILE_NAME).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{directory} holds no run that could be gone on with: {error}", remedy="run it without --resume."
+        ) from error
+    differs = [name for name in settings if record["settings"].get(name) != settings[name]]
+    if differs:
+        raise ConfigurationError(
+            f"the run in {directory} was made with another {', another '.join(differs)}",
+            remedy="repeat its options, on its code; or run it anew, without --resume.",
+        )
+    return [case for case in record["cases"] if case["outcome"] == PASSED]
 
 
 # In words ----------------------------------------------------------------------------------------------------------

@@ -34,6 +34,9 @@ def matrix(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="leave out what has passed in an earlier run into --dir, on the same code")
+    ] = False,
     directory: ChaosDirectory = Path("tpc-chaos"),
 ) -> None:
     """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
@@ -42,7 +45,7 @@ def matrix(
         from tpc.chaos.matrix.command import run_matrix
 
     suites = suite or [name for name in SUITES if name != "pairs"]
-    raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))
+    raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers, resume=resume))
 
 
 def soak(
