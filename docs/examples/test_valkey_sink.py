@@ -92,6 +92,11 @@ class TestValkeySink(SinkConformance):
     def make_sink(self, tmp_path: Path, name: str = "a") -> ValkeySink:
         return self.sink_at(tmp_path, "127.0.0.1", self.servers["here"].port, name)
 
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> ValkeySink:
+        sink = self.make_sink(tmp_path, name)
+        sink.target = f"{self.pipeline_name}-{target}"
+        return sink
+
     def sink_at(self, tmp_path: Path, host: str, port: int, name: str = "a") -> ValkeySink:
         target = f"{self.pipeline_name}-target"
         password = tpc.env("VALKEY_PASSWORD")
@@ -113,7 +118,8 @@ class TestValkeySink(SinkConformance):
         return [{field.name: decoded(entry.get(field.name), field.type) for field in self.schema} for entry in entries]
 
     def own_keys(self, sink: Any, kind: str = "") -> list[str]:
-        return list(self.client_of(sink).scan_iter(f"tpc:{{{sink.target}}}:{kind}*", 10_000))
+        prefix = f"tpc:{{{sink.target}}}:{kind}"  # no pattern: a target may look like one
+        return [key for key in self.client_of(sink).scan_iter("tpc:*", 10_000) if key.startswith(prefix)]
 
     def leftovers(self, sink: Any) -> list[Any]:
         return self.own_keys(sink, "rows:") + self.own_keys(sink, "staged")

@@ -54,6 +54,9 @@ class DirectoryKit(SinkConformance):
     def make_sink_elsewhere(self, tmp_path: Path, name: str = "a") -> DirectorySink:
         return self.sink_in(tmp_path / "elsewhere", name)
 
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> DirectorySink:
+        return self.sink_in(tmp_path / "targets" / target, name)
+
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, DirectorySink)
         return sink.rows()

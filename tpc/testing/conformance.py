@@ -26,6 +26,7 @@ from tpc.testing.secrecy import SecrecyTests
 from tpc.testing.sizes import SizeTests
 from tpc.testing.steps import StepTests
 from tpc.testing.systems import SystemTests
+from tpc.testing.targets import TargetTests
 from tpc.testing.types import TypeTests
 from tpc.testing.validators import ValidatorTests
 
@@ -54,6 +55,7 @@ class SinkConformance(
     DeathTests,
     DisasterTests,
     SystemTests,
+    TargetTests,
     PortabilityTests,
     ResourceTests,
     SecrecyTests,

@@ -113,6 +113,9 @@ class SinkHooks:
     cannot_make_another: ClassVar[str] = "the kit has no `make_sink_elsewhere`"
     """A reason, if there is no second system for `make_sink_elsewhere`."""
 
+    cannot_choose_target: ClassVar[str] = "the kit has no `make_sink_on`"
+    """A reason, if the target's name cannot be chosen for `make_sink_on`."""
+
     cannot_freeze: ClassVar[str] = "the kit has no `frozen`"
     """A reason, if the system cannot be stopped without being away."""
 
@@ -181,6 +184,14 @@ class SinkHooks:
     def make_sink_elsewhere(self, tmp_path: Path, name: str = "a") -> Sink:
         """A sink as `make_sink` makes it, on another system of the same kind: a second server or directory."""
         raise NotImplementedError("write make_sink_elsewhere(self, tmp_path, name='a'), or say `cannot_make_another`")
+
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> Sink:
+        """A sink as `make_sink` makes it, in the same system, on a fresh target whose name ends with `target`.
+
+        `target` may be a name that needs quotes, or that looks like a pattern. Raises `ConfigurationError` where the
+        system has no such names; the other hooks are given the sink, and look at its own target.
+        """
+        raise NotImplementedError("write make_sink_on(self, tmp_path, target, name='a'), or say `cannot_choose_target`")
 
     def frozen(self, sink: Sink) -> AbstractContextManager[None]:
         """While the context is open, the system takes connections and requests and does nothing, as after SIGSTOP.

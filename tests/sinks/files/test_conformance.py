@@ -38,6 +38,9 @@ class FilesKit(SinkConformance):
         # Longer than a first write takes, with all that it loads, whose every system call is traced.
         return FileSink(tmp_path / "target", name=name, format=self.format, timeout_s=10.0)
 
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> FileSink:
+        return FileSink(tmp_path / "targets" / target, name=name, format=self.format, timeout_s=10.0)
+
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, FileSink)
         return [row for path in committed_paths(sink.path) for row in self.rows_of(Path(path))]

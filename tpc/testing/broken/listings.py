@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from tpc.handles import DELIMITER, Handle
 from tpc.sink import Committable, InDoubt, Outcome
@@ -21,6 +23,20 @@ class PrefixWithoutDelimiter(DirectorySink):
         def undecided(self, prefix: str) -> Iterator[Handle]:
             """Without the closing delimiter."""
             return super().undecided(prefix.removesuffix(DELIMITER))
+
+    committer_class = Committer
+
+
+class TargetIsAPattern(DirectorySink):
+    """Lists its branches by a pattern in which the target stands as it is: brackets in it find others, or none."""
+
+    class Committer(DirectoryCommitter):
+        """A path with an asterisk at its end."""
+
+        def undecided(self, prefix: str) -> Iterator[Handle]:
+            """What the pattern finds."""
+            found = {Path(path).name for path in glob.glob(f"{self.sink.root}/*/{prefix}*")}  # noqa: PTH207  the defect
+            return (handle for handle in super().undecided(prefix) if str(handle) in found)
 
     committer_class = Committer
 

@@ -20,6 +20,17 @@ class FirstSystemForAll(DirectorySink):
         self.root = self.clients.setdefault(self.root.parent, self.root)
 
 
+class OneTargetForAll(DirectorySink):
+    """Keeps what it has opened by the sink's name: two targets of one name in a process are one."""
+
+    opened: ClassVar[dict[tuple[str, Path], Path]] = {}
+
+    def __init__(self, name: str, root: Path, **settings: Any) -> None:
+        super().__init__(name, root, **settings)
+        if root.name in ("one", "other"):  # in the parent's directory there is a target for each test
+            self.root = self.opened.setdefault((name, root.parent), self.root)
+
+
 class LeavesFilesOpen(DirectorySink):
     """A writer that is aborted leaves its file open."""
 
