@@ -54,21 +54,23 @@ class TargetTests(KitTests):
 
     def test_a_target_of_any_name_is_written_to_or_refused(self, bench: Bench, tmp_path: Path) -> None:
         bench.needs("make_sink_on", "cannot_choose_target")
-        for name in NAMES:
+        for number, name in enumerate(NAMES):
+            pipeline = PipelineId(f"{bench.pipeline.name}-{number}")  # bookkeeping may be for all targets of a system
             sink = self._taken(bench, tmp_path, name)
             if sink is None:
                 continue
             on_it = Bench(self, tmp_path, sink=sink)
             try:
-                branch = on_it.prepare()
-                listed = on_it.listed()
+                branch = on_it.prepare(pipeline=pipeline)
+                committer = on_it.committer_of(pipeline=pipeline)
+                listed = on_it.listed(committer)
                 require(
                     listed == {branch.resource},
                     f"On the target {name!r} a branch is prepared, and these are listed: {listed}.",
                     Clause.LISTING,
                     AS_IT_IS,
                 )
-                on_it.commit(branch)
+                on_it.commit(branch, committer=committer)
                 after = f"a commit to the target {name!r}"
                 on_it.require_visible(branch, after=after, clause=Clause.DATA, to_do=AS_IT_IS)
                 on_it.require_nothing_left(after=after, clause=Clause.LISTING, to_do=AS_IT_IS)

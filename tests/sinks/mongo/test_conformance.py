@@ -67,9 +67,15 @@ class MongoKit(SinkConformance):
             "t", uri=self.uri, database=self.mongo.name, name=name, timeout_s=self.timeout_s, **self.settings
         )
 
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> MongoSink:
+        return MongoSink(
+            target, uri=self.uri, database=self.mongo.name, name=name, timeout_s=self.timeout_s, **self.settings
+        )
+
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
+        assert isinstance(sink, MongoSink)
         columns = {"_id": 0, **dict.fromkeys(self.schema.names, 1)}
-        found = self.mongo.db.t.find({}, columns)
+        found = self.mongo.db[sink.collection].find({}, columns)
         return [{**document, "amount": as_number(document.get("amount"))} for document in found]
 
     def leftovers(self, sink: Sink) -> list[str]:
@@ -144,9 +150,10 @@ class TestMerge(MongoKit):
     settings: ClassVar[Mapping[str, Any]] = {"key": "id", "merge": {"value": "keep", "amount": "add"}}
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
+        assert isinstance(sink, MongoSink)
         return [
             {"id": document["_id"], "value": document.get("value"), "amount": as_number(document.get("amount"))}
-            for document in self.mongo.db.t.find()
+            for document in self.mongo.db[sink.collection].find()
         ]
 
     def foreign_key(self, number: int) -> dict[str, Any]:

@@ -23,6 +23,11 @@ PASSWORD = "hunter2-of-the-kit"
 """Any will do: the test's server trusts its own machine."""
 
 
+def quoted(name: str) -> str:
+    """A name as it is, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 class PostgresKit(SinkConformance):
     secrets = (PASSWORD,)
     deadline_s = 15.0
@@ -38,7 +43,7 @@ class PostgresKit(SinkConformance):
     @pytest.fixture(autouse=True)
     def database(self, postgres: PostgresDatabase) -> Iterator[None]:
         """The sink reaches the server through a proxy that can be cut; readers do not."""
-        postgres.execute(f"CREATE TABLE t (id bigint {self.key}, value text, amount double precision)")
+        postgres.execute(f"CREATE TABLE t ({self.columns})")
         self.postgres = postgres
         with proxied_postgres(postgres.dsn) as (self.proxy, through):
             self.dsn = make_conninfo(through, password=PASSWORD)
@@ -47,8 +52,17 @@ class PostgresKit(SinkConformance):
     def make_sink(self, tmp_path: Path, name: str = "a") -> PostgresSink:
         return PostgresSink("t", dsn=self.dsn, name=name, timeout_s=5.0, lock_timeout_s=2.0, **self.settings)
 
+    @property
+    def columns(self) -> str:
+        return f"id bigint {self.key}, value text, amount double precision"
+
+    def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> PostgresSink:
+        self.postgres.execute(f"CREATE TABLE IF NOT EXISTS {quoted(target)} ({self.columns})")
+        return PostgresSink(target, dsn=self.dsn, name=name, timeout_s=5.0, lock_timeout_s=2.0, **self.settings)
+
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
-        rows = self.postgres.execute("SELECT id, value, amount FROM t")
+        assert isinstance(sink, PostgresSink)
+        rows = self.postgres.execute(f"SELECT id, value, amount FROM {quoted(sink.table)}")
         return [{"id": id_, "value": value, "amount": amount} for id_, value, amount in rows]
 
     def leftovers(self, sink: Sink) -> list[str]:
