@@ -111,13 +111,13 @@ def passed_before(directory: Path, settings: Mapping[str, Any]) -> list[dict[str
         record = json.loads((directory / FILE_NAME).read_text())
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{directory} holds no run that could be gone on with: {error}", remedy="run it without --resume."
+            f"{directory} holds no run that can be resumed: {error}", remedy="start a new run without --resume."
         ) from error
     differs = [name for name in settings if record["settings"].get(name) != settings[name]]
     if differs:
         raise ConfigurationError(
             f"the run in {directory} was made with another {', another '.join(differs)}",
-            remedy="repeat its options, on its code; or run it anew, without --resume.",
+            remedy="use the options and the code of that run, or start a new run without --resume.",
         )
     return [case for case in record["cases"] if case["outcome"] == PASSED]
 

@@ -38,12 +38,12 @@ class StopRequest:
     def make(self) -> None:
         """Ask. Whatever is in the file's place, a link say, is replaced.
 
-        Raises `TransientError` where the file cannot be written: nobody is asked then.
+        Raises `TransientError` if the file cannot be written. The pipeline is then not asked to stop.
         """
         try:
             durable_files.replace(self.path, f"{os.getpid()}\n".encode())
         except OSError as error:
-            with suppress(OSError):  # it may be there, only not durable: nobody would take it back
+            with suppress(OSError):  # the file may exist without being durable, and no other code would remove it
                 self.remove()
             raise TransientError(
                 f"the pipeline cannot be asked to stop, and runs on: {durable_files.in_words(error)}",

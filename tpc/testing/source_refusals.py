@@ -11,7 +11,7 @@ from tpc.testing.source_hooks import NUMBERS, SourceHooks
 
 
 class RefusalTests(SourceHooks):
-    """One event that nobody can decode must neither end the program nor be passed over: it may be a dead letter."""
+    """An event that cannot be decoded must neither stop the source nor be skipped: it may become a dead letter."""
 
     def test_an_event_that_is_not_decoded_stays_in_its_place(self) -> None:
         self._needs("spoil", "has_no_decode")

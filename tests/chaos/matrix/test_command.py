@@ -107,4 +107,4 @@ def test_no_run_of_another_code_or_of_other_cases_is_gone_on_with(
 def test_where_nothing_was_run_nothing_is_gone_on_with(tmp_path: Path) -> None:
     code, said = run(tmp_path, "disk", resume=True)
     assert code == 2
-    assert "no run that could be gone on with" in said
+    assert "no run that can be resumed" in said
