@@ -100,6 +100,7 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def _linked(base: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tpc-prove-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o711)  # tests put their files beside the copy, and some act as other users there
         copy, before = Path(place) / "checkout", _written(base)
         shutil.copytree(base, copy, symlinks=True, copy_function=os.link)
         yield copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -70,3 +71,8 @@ def test_whoever_writes_into_a_file_that_copies_share_ends_the_proof(snapshot: P
     with pytest.raises(SharedFileError, match=r"^coordinator/kernel/log/local\.py was written into"), copied() as copy:
         (copy / FILE).write_bytes((copy / FILE).read_bytes() + b"# a remark")
     assert (snapshot / FILE).read_bytes().endswith(b"# a remark")
+
+
+def test_other_users_may_pass_the_directory_in_which_tests_of_a_copy_put_their_files(snapshot: Path) -> None:
+    with copied() as copy:
+        assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o711
