@@ -26,6 +26,7 @@ class TestDeltaSink(SinkConformance):
     deadline_s = 5.0
     has_no_secrets = "a local directory asks for no password"
     cannot_cut_power = "the tests cannot take the power from a local disk"
+    has_no_unique_keys = "Delta has no unique keys"
     fixed_columns = "the tests have one table"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> DeltaSink:

@@ -37,6 +37,16 @@ class TestSqliteSink(SinkConformance):
         rows(self.path, "CREATE TABLE IF NOT EXISTS t (id INTEGER NOT NULL, value TEXT, amount REAL)")
         return SqliteSink(name, self.path, "t", timeout_s=2.0)
 
+    def make_sink_with_unique_key(self, tmp_path: Path, name: str = "a") -> SqliteSink:
+        """A table of its own, in which an id may come once."""
+        self.path = tmp_path / "unique.db"
+        rows(self.path, "CREATE TABLE t (id INTEGER NOT NULL UNIQUE, value TEXT, amount REAL)")
+        return SqliteSink(name, self.path, "t", timeout_s=2.0)
+
+    def add_column(self, sink: Sink, field: pyarrow.Field) -> None:
+        """Whom the table belongs to alters it."""
+        rows(self.path, f"ALTER TABLE t ADD COLUMN {field.name} TEXT")
+
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         """The table as anybody reads it."""
         found = rows(self.path, "SELECT id, value, amount FROM t")

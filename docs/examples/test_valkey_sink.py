@@ -76,6 +76,8 @@ class TestValkeySink(SinkConformance):
     types = SPARK_TYPES
     ordered = True
     has_no_types = "an entry of a stream is JSON"
+    has_no_unique_keys = "a stream takes equal entries"
+    cannot_add_column = "an entry of a stream has no columns"
     cannot_cut_power = "a killed server loses nothing that the page cache holds"
     secrets = (PASSWORD,)
     numbers = itertools.count(1)

@@ -23,6 +23,7 @@ REJECTED = {
     "TestWaitsForEver": {
         "test_a_commit_while_the_system_is_frozen_is_unknown_and_done_once",
         "test_a_commit_whose_reply_is_lost_is_done_once[held]",
+        "test_a_branch_whose_writer_missed_a_reply_is_whole_or_not_there[held]",
     },
     "TestOwnerOnlyOnce": {
         "test_an_owner_entry_whose_reply_is_lost_is_held_by_whoever_asks_again",
@@ -42,7 +43,7 @@ def test_it_passes_the_whole_kit(tmp_path: Path) -> None:
         shutil.copy(file, tmp_path)
     ran = run_kit(tmp_path)
     assert ran.returncode == 0, ran.stdout
-    assert re.search(r"^\d+ passed, 10 skipped in", ran.stdout, flags=re.MULTILINE), ran.stdout
+    assert re.search(r"^\d+ passed, 14 skipped in", ran.stdout, flags=re.MULTILINE), ran.stdout
 
 
 @pytest.mark.slow

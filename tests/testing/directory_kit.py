@@ -29,6 +29,7 @@ class DirectoryKit(SinkConformance):
     deadline_s = 20.0
     types = SPARK_TYPES
     ordered = True
+    cannot_add_column = "a directory has no columns"
     numbers = itertools.count(1)
 
     @pytest.fixture(autouse=True)
@@ -56,6 +57,12 @@ class DirectoryKit(SinkConformance):
 
     def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> DirectorySink:
         return self.sink_in(tmp_path / "targets" / target, name)
+
+    def make_sink_with_unique_key(self, tmp_path: Path, name: str = "a") -> DirectorySink:
+        """In a directory of its own, whose owner wants each key once."""
+        sink = self.sink_in(tmp_path / "unique", name)
+        (sink.root / "unique").touch()
+        return sink
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, DirectorySink)

@@ -1,7 +1,7 @@
 """How often each broken sink is rejected by the test that is meant for it: `python -m tests.testing.rounds`.
 
 One that is rejected five times of six counts as one that is not: a kit is run once, by somebody who believes it. Prints
-a line for each that was let through in any round, and the numbers; ends with 1 where there is one.
+a line for each, by the class of its defect, and the numbers; ends with 1 where one was let through in any round.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def main() -> int:
             for found in pool.map(rejected_sinks, (Effort.QUICK, Effort.NORMAL)):
                 caught.update(found)
         print_line(f"round {number} of {rounds}: {time.monotonic() - began:.0f} s")
-    missed = {each.__name__: caught[each.__name__] for each in BROKEN if caught[each.__name__] < rounds}
-    for name, times in missed.items():
-        print_line(f"{name}: rejected in {times} of {rounds} rounds")
+    for each, told in BROKEN.items():
+        kind, name = each.__module__.rpartition(".")[2], each.__name__
+        print_line(f"{kind}: {name}: {told.test}: rejected in {caught[name]} of {rounds} rounds")
+    missed = [each for each in BROKEN if caught[each.__name__] < rounds]
     print_line(f"{len(BROKEN) - len(missed)} of {len(BROKEN)} broken sinks rejected in each of {rounds} rounds")
     return 1 if missed else 0
 

@@ -9,6 +9,7 @@ from tpc.sink import Committable, InDoubt
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
+from tpc.testing.readers import told
 from tpc.testing.requirements import Clause, no_error, require
 
 BY_RESOURCE = "abort by the branch's resource, which names one attempt; never by epoch, partition or sink."
@@ -92,6 +93,30 @@ class AbortTests(KitTests):
         bench.require_nothing_left(after="an abort of the loser", clause=Clause.ABORT, to_do=BY_RESOURCE)
         bench.commit(winner)
         bench.require_visible(winner, after="another commit", clause=Clause.IDEMPOTENT, to_do=BY_RESOURCE)
+
+    def test_a_late_abort_takes_nothing_of_the_attempt_that_came_after(self, bench: Bench) -> None:
+        writer, rows = bench.writer(bench.handle(0)), bench.rows(3)
+        first = bench.prepared_by(writer, rows)
+        seen = bench.in_doubt()
+        bench.abort(*seen)
+        second = bench.prepare(0)  # may stand where the first one stood: row numbers, slots and places are used again
+        for late in ("its committable", "what an earlier listing said", "its writer"):
+            if late == "its writer":
+                writer.abort()
+            else:
+                bench.abort(*(seen if late != "its committable" else [first]), committer=bench.fresh_committer())
+            require(
+                bench.listed() == {second.resource},
+                f"An attempt was aborted, another one prepared, and the first aborted once more, by {late}; "
+                f"{sorted(bench.listed()) or 'nothing'} is listed.",
+                Clause.ABORT,
+                BY_RESOURCE,
+            )
+        outcomes = bench.outcomes(first)
+        after = f"a late commit of an aborted attempt that says {told(outcomes)}"
+        bench.require_visible(after=after, clause=Clause.EVIDENCE, to_do=BY_RESOURCE)
+        bench.commit(second)
+        bench.require_visible(second, after="its commit", clause=Clause.ABORT, to_do=BY_RESOURCE)
 
     def require_undone(self, bench: Bench, *, after: str) -> None:
         """Nothing is visible, in doubt or left in the system."""

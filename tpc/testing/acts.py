@@ -41,6 +41,12 @@ LOCKING = (6, 7, 37, 38)
 """The commands of fcntl that lock: F_SETLK, F_SETLKW, and those of open file descriptions."""
 
 ON_DESCRIPTORS = {"write", "writev", "pwrite", "pwritev", "pwritev2", "sendfile", "sendto", "sendmsg", "sendmmsg"}
+SEND = "send"
+"""What each of them is called where the descriptor is a socket."""
+
+SYNCS = {"fsync", "fdatasync", "msync", "syncfs", "sync", "sync_file_range"}
+"""The acts after which something of before is durable."""
+
 OPENING = {"open": 1, "openat": 2}
 """Which argument holds the flags: only to make or to empty a file is an act."""
 
@@ -140,15 +146,15 @@ def _act(thread: int, names: Mapping[int, str]) -> str:
         return ""
     if name == "fcntl" and info.arguments[1] not in LOCKING:
         return ""
-    if name in ON_DESCRIPTORS and not _outward(thread, info.arguments[0]):
-        return ""
-    return name
+    return _outward(thread, name, info.arguments[0]) if name in ON_DESCRIPTORS else name
 
 
-def _outward(thread: int, descriptor: int) -> bool:
-    """Whether a descriptor leads out of the process: to a file or a socket, not to a pipe or to the terminal."""
+def _outward(thread: int, name: str, descriptor: int) -> str:
+    """The act of a call on a descriptor: `send` if that is a socket; empty for a pipe or the terminal."""
     try:
         place = os.readlink(f"/proc/{thread}/fd/{descriptor}")  # noqa: PTH115  # `socket:[7]` is no path
     except OSError:
-        return False
-    return place.startswith("socket:") or (place.startswith("/") and not place.startswith(("/dev/", "/proc/")))
+        return ""
+    if place.startswith("socket:"):
+        return SEND  # by whichever call: a client with TLS writes to its socket as if it were a file
+    return name if place.startswith("/") and not place.startswith(("/dev/", "/proc/")) else ""

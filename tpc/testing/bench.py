@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow
 import pytest
 
-from tpc.errors import TpcError, TransientError
+from tpc.errors import ConfigurationError, TpcError, TransientError
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Verdict, Writer
@@ -57,6 +57,17 @@ class Bench:
     def context(self, pipeline: PipelineId | None = None) -> CheckContext:
         """What `check` is given."""
         return CheckContext(pipeline or self.pipeline, self.schema, PARTITIONS)
+
+    def takes(self, sink: Sink) -> bool:
+        """Whether `check` takes a sink: it may refuse the target by a `ConfigurationError`."""
+        committer = sink.committer(self.pipeline)
+        try:
+            committer.check(self.context())
+        except ConfigurationError:
+            return False
+        finally:
+            committer.close()
+        return True
 
     def committer_of(self, sink: Sink | None = None, pipeline: PipelineId | None = None) -> Committer:
         """The checked committer of a sink and pipeline; the same one every time."""

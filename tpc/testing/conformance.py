@@ -28,6 +28,7 @@ from tpc.testing.steps import StepTests
 from tpc.testing.systems import SystemTests
 from tpc.testing.targets import TargetTests
 from tpc.testing.types import TypeTests
+from tpc.testing.unique import UniqueTests
 from tpc.testing.validators import ValidatorTests
 
 
@@ -35,6 +36,7 @@ class SinkConformance(
     PrepareTests,
     DataTests,
     TypeTests,
+    UniqueTests,
     ValidatorTests,
     CommitTests,
     StepTests,
@@ -52,8 +54,8 @@ class SinkConformance(
     FaultTests,
     ReplyTests,
     SizeTests,
-    DeathTests,
     DisasterTests,
+    DeathTests,
     SystemTests,
     TargetTests,
     PortabilityTests,

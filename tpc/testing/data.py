@@ -143,6 +143,15 @@ class DataTests(KitTests):
             to_do="read a batch by its rows or by `offset` and `length`, never its buffers from their beginning.",
         )
 
+    def test_every_digit_of_a_number_arrives_or_is_refused(self, bench: Bench) -> None:
+        arrived: list[Branch] = []
+        for field in self.schema:
+            for value in numbers_of_many_digits(field.type):
+                if field.name != self.keyed:
+                    arrived += self.same_or_refused(bench, arrived, field.name, field.type, value)
+        if not arrived:
+            pytest.skip("the kit's schema has no column of 64 bits, or the sink has refused each of these numbers")
+
     def test_a_value_that_does_not_fit_is_refused_or_arrives(self, bench: Bench) -> None:
         if self.has_no_types:
             pytest.skip(f"has_no_types: {self.has_no_types}")
@@ -156,7 +165,7 @@ class DataTests(KitTests):
     def same_or_refused(
         self, bench: Bench, before: Sequence[Branch], column: str, type_: pyarrow.DataType, value: Any
     ) -> list[Branch]:
-        """One column has another type than in the kit's schema, and a value that only that type has.
+        """One column has a type, which need not be that of the kit's schema, and a value that only that type has.
 
         The branch, if it was taken: it must be read as it was written.
         """
@@ -184,6 +193,15 @@ class DataTests(KitTests):
     def nullable(self, fits: Callable[[pyarrow.DataType], bool]) -> list[str]:
         """The columns that may be NULL and whose types fit."""
         return [name for name in self.nullable_columns if fits(self.schema.field(name).type)]
+
+
+def numbers_of_many_digits(type_: pyarrow.DataType) -> Sequence[float]:
+    """Numbers that are others once they were text of 15 digits, or a float."""
+    if pyarrow.types.is_float64(type_):
+        return (0.1 + 0.2, 1 / 3, 123456789.12345679, 5e-324, 1.7976931348623157e308)
+    if pyarrow.types.is_int64(type_):
+        return (2**53 + 1, 2**63 - 1)
+    return ()
 
 
 def values_of_near_types(type_: pyarrow.DataType) -> Sequence[tuple[pyarrow.DataType, Any]]:

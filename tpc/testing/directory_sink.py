@@ -4,6 +4,7 @@
     <root>/writing/<handle>              a branch that is being written, as an Arrow stream
     <root>/prepared/<handle>             a prepared branch: complete and fsynced
     <root>/visible/<handle>              a committed branch: what readers read
+    <root>/unique                        if it is there, each key may come once: this sink cannot promise that
     <root>/base/<pipeline>               drawn before the first epoch: as long as it is there, no marker was forgotten
     <root>/owners/<pipeline>/<number>    owner entries; the one with the highest number counts
 
@@ -182,6 +183,9 @@ class DirectoryCommitter(Committer):
         lock = self.sink.root / "password"
         if lock.exists() and lock.read_text() != resolve(self.sink.password):
             raise ConfigurationError("the password is wrong", sink=self.sink.name, remedy="give that of the directory.")
+        if (self.sink.root / "unique").exists():
+            remedy = "use a directory in which a key may come again: a branch knows nothing of the others of its epoch."
+            raise ConfigurationError("each key may come once", sink=self.sink.name, remedy=remedy)
 
     def _make(self) -> None:
         for part in ("writing", "prepared", "visible", "owners"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tpc.sink import Verdict
+from tpc.testing.acts import SEND, SYNCS
 from tpc.testing.bench import Bench
-from tpc.testing.kit_tests import KitTests
+from tpc.testing.deaths import DeathTests
+from tpc.testing.processes import die
 from tpc.testing.readers import counted, told
 from tpc.testing.requirements import Clause, no_error, require
 
@@ -15,7 +17,7 @@ BEFORE = (
 SYNC = "let the system make durable (fsync, a synchronous commit) what a call has done, before the call answers."
 
 
-class DisasterTests(KitTests):
+class DisasterTests(DeathTests):
     """What only the author of a sink can bring about."""
 
     def test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost(self, bench: Bench) -> None:
@@ -68,3 +70,21 @@ class DisasterTests(KitTests):
         bench.require_visible(committed, prepared, after="a power cut and a commit", clause=Clause.DURABLE, to_do=SYNC)
         bench.sweep(committer)
         bench.require_nothing_left(after="a power cut and a sweep", clause=Clause.LISTING, to_do=SYNC)
+
+    def test_what_a_process_writes_by_itself_is_synced_before_it_answers(self, bench: Bench) -> None:
+        sink = self.made_portable(bench)
+        batches = [bench.batch(bench.rows(3))]
+        branch = bench.prepare(1)
+        for what, work in (
+            ("write", (sink, bench.handle(0), batches, bench.hint(), 0)),
+            ("commit", (sink, bench.pipeline, [branch.committable], 0)),
+        ):
+            death = self.died(die(what, *work, deadline_s=self.deadline_s))
+            done = set(death.acts)
+            require(
+                bool(done & {*SYNCS, SEND}),  # what is sent, the system has to make durable
+                f"A process that was to {what} has done {len(death.acts)} acts ({', '.join(sorted(done))}) and synced "
+                "nothing: a power cut takes it all.",
+                Clause.DURABLE,
+                SYNC,
+            )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -14,19 +13,14 @@ from tpc.errors import ConfigurationError, TpcError, TransientError
 from tpc.sink import Committer, GivenUp, Outcome, Owner, Verdict
 from tpc.testing.bench import Bench
 from tpc.testing.branch import Branch
-from tpc.testing.deadlines import within
-from tpc.testing.kit_tests import KitTests
+from tpc.testing.kit_tests import BOUND, KitTests
 from tpc.testing.readers import counted, settled, some, told
 from tpc.testing.requirements import Clause, no_error, raised, refuse, require
 
-Result = TypeVar("Result")
-
-BOUND = "give every call to the system a timeout, and turn its errors into TransientError."
 FROZEN = (
     "bound every call by a timeout and take its end for what it is: the request may have been done, or be done later. "
     "Answer UNKNOWN or raise TransientError, and use the connection no more."
 )
-GRACE_S = 1.0
 
 QUESTIONS: Mapping[str, Callable[[Committer], Any]] = {
     "in_doubt": lambda committer: committer.in_doubt(),
@@ -210,19 +204,6 @@ class FaultTests(KitTests):
             Clause.HOOKS,
             "cut what the sink itself connects through, or give the reason in `cannot_cut`.",
         )
-
-    def in_time(self, call: Callable[[], Result], what: str) -> Result:
-        """What a call returns; it must end within `deadline_s`."""
-        started = time.monotonic()
-        try:
-            # Beyond the deadline plus the kit's own grace nobody waits for it.
-            return within(self.deadline_s + GRACE_S, call)
-        except TimeoutError:
-            refuse(
-                f"{what} has not ended after {time.monotonic() - started:.0f} s (`deadline_s` is {self.deadline_s:g}).",
-                Clause.DEADLINE,
-                BOUND,
-            )
 
     def fails_in_time(self, call: Callable[[], object], what: str, *kinds: type[TpcError]) -> TpcError:
         """The error of a call that cannot succeed: a `TransientError` unless other kinds are named."""

@@ -116,6 +116,15 @@ class SinkHooks:
     cannot_choose_target: ClassVar[str] = "the kit has no `make_sink_on`"
     """A reason, if the target's name cannot be chosen for `make_sink_on`."""
 
+    cannot_add_column: ClassVar[str] = "the kit has no `add_column`"
+    """A reason, if the target has no columns of its own, so that `add_column` cannot be provided."""
+
+    has_no_unique_keys: ClassVar[str] = "the kit has no `make_sink_with_unique_key`"
+    """A reason, if no target of this system refuses a row because of another row."""
+
+    may_park: ClassVar[str] = ""
+    """A reason, if a target with unique keys may refuse at the commit what was prepared, as the sink's page says."""
+
     cannot_freeze: ClassVar[str] = "the kit has no `frozen`"
     """A reason, if the system cannot be stopped without being away."""
 
@@ -192,6 +201,16 @@ class SinkHooks:
         system has no such names; the other hooks are given the sink, and look at its own target.
         """
         raise NotImplementedError("write make_sink_on(self, tmp_path, target, name='a'), or say `cannot_choose_target`")
+
+    def add_column(self, sink: Sink, field: pyarrow.Field) -> None:
+        """Whom the target belongs to adds a column to it, which may be NULL: ALTER TABLE, say."""
+        raise NotImplementedError("write add_column(self, sink, field), or give the reason in `cannot_add_column`")
+
+    def make_sink_with_unique_key(self, tmp_path: Path, name: str = "a") -> Sink:
+        """A sink as `make_sink` makes it, on a fresh target that takes each value of the first column once."""
+        raise NotImplementedError(
+            "write make_sink_with_unique_key(self, tmp_path, name='a'), or give the reason in `has_no_unique_keys`"
+        )
 
     def frozen(self, sink: Sink) -> AbstractContextManager[None]:
         """While the context is open, the system takes connections and requests and does nothing, as after SIGSTOP.

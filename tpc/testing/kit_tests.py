@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tpc.sink import Sink
 from tpc.testing.bench import Bench
+from tpc.testing.deadlines import within
 from tpc.testing.effort import BOUNDS, Effort, effort
 from tpc.testing.hooks import SinkHooks
-from tpc.testing.requirements import Clause, no_error
+from tpc.testing.requirements import Clause, no_error, refuse
+
+Result = TypeVar("Result")
+
+GRACE_S = 1.0
+"""How long a call may take beyond `deadline_s`: the kit's own time."""
+
+BOUND = "give every call to the system a timeout, and turn its errors into TransientError."
 
 
 class KitTests(SinkHooks):
@@ -47,3 +57,16 @@ class KitTests(SinkHooks):
             except pickle.PicklingError as error:
                 raise TypeError(str(error)) from error
         return again
+
+    def in_time(self, call: Callable[[], Result], what: str) -> Result:
+        """What a call returns; it must end within `deadline_s`."""
+        started = time.monotonic()
+        try:
+            # Beyond the deadline plus the kit's own grace nobody waits for it.
+            return within(self.deadline_s + GRACE_S, call)
+        except TimeoutError:
+            refuse(
+                f"{what} has not ended after {time.monotonic() - started:.0f} s (`deadline_s` is {self.deadline_s:g}).",
+                Clause.DEADLINE,
+                BOUND,
+            )

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tpc.handles import DRIVER_PARTITION, MAX_NAME_LENGTH, Handle, PipelineId
-from tpc.sink import Committer, Limit, Marker
+from tpc.sink import Committer, Limit, Marker, Sink
 from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
 from tpc.testing.kit_tests import KitTests
+from tpc.testing.readers import told
 from tpc.testing.requirements import Clause, no_error, require
 
 DELIMIT = (
@@ -42,6 +44,14 @@ SINKS = {
 }
 """Pairs of names of sinks on one target."""
 
+BESIDE = ("another pipeline", "another incarnation", "another sink")
+"""Whose markers lie beside those of the sink under test, on one target."""
+
+OWN_MARKERS = (
+    "remove older markers of this pipeline, incarnation and sink only: compare all of the three in the statement that "
+    "removes."
+)
+
 LARGEST: Mapping[str, Any] = {"generation": 2**31 - 1, "epoch": 2**53 - 1, "partition": 99_999, "attempt": 2**53 - 1}
 """Numbers as large as anybody will see them."""
 
@@ -59,7 +69,8 @@ class NamesTests(KitTests):
     def test_a_pipeline_whose_name_looks_alike_is_another(self, bench: Bench, names: tuple[str, str]) -> None:
         one, other = (PipelineId(name.format(bench.pipeline.name)) for name in names)
         of_one, of_other = bench.committer_of(pipeline=one), bench.committer_of(pipeline=other)
-        branches = {one: bench.prepare(pipeline=one), other: bench.prepare(pipeline=other)}
+        handle = bench.handle(0)
+        branches = {each: self.prepared_as(bench, replace(handle, pipeline=each)) for each in (one, other)}
         for pipeline, committer in ((one, of_one), (other, of_other)):
             require(
                 bench.listed(committer) == {branches[pipeline].resource},
@@ -72,6 +83,14 @@ class NamesTests(KitTests):
         bench.commit(branches[other], committer=of_other)
         bench.require_visible(branches[other], after=f"a sweep by {one.name}", clause=Clause.NAMES, to_do=DELIMIT)
         self.require_no_marker(of_one, f"{one.name} shows the marker of {other.name}")
+        outcomes = bench.outcomes(branches[one], committer=of_one)
+        require(
+            not outcomes[0].settled,
+            f"The branch of {one.name} was swept, and that of {other.name} committed; a commit of the former answers "
+            f"{told(outcomes)}.",
+            Clause.NAMES,
+            DELIMIT,
+        )
 
     def test_incarnations_1_and_11_are_different(self, bench: Bench) -> None:
         first, eleventh = bench.pipeline, PipelineId(bench.pipeline.name, 11)
@@ -91,7 +110,8 @@ class NamesTests(KitTests):
     def test_a_sink_whose_name_looks_alike_is_another(self, bench: Bench, names: tuple[str, str]) -> None:
         sinks = [bench.other_sink(name) for name in names]
         committers = [bench.committer_of(sink) for sink in sinks]
-        branches = [bench.prepare(sink=sink) for sink in sinks]
+        handle = bench.handle(0)
+        branches = [self.prepared_as(bench, replace(handle, sink=sink.name), sink) for sink in sinks]
         right = {branch.resource: sink.name for branch, sink in zip(branches, sinks, strict=True)}
         for committer, own in zip(committers, branches, strict=True):
             listed = {doubt.resource: doubt.sink for doubt in bench.in_doubt(committer)}
@@ -104,7 +124,46 @@ class NamesTests(KitTests):
         bench.commit(branches[1], committer=committers[1])
         self.require_no_marker(committers[0], f"sink {names[0]} shows the marker of sink {names[1]}")
         bench.commit(branches[0], committer=committers[0])
-        bench.require_visible(*reversed(branches), after="commits of both sinks", clause=Clause.NAMES, to_do=DELIMIT)
+        both = "commits of both sinks"
+        bench.require_visible(*reversed(branches), after=both, clause=Clause.NAMES, to_do=DELIMIT)
+        for branch, committer in zip(branches, committers, strict=True):
+            bench.commit(branch, committer=committer)
+        again = f"{both}, each made twice"
+        bench.require_visible(*reversed(branches), after=again, clause=Clause.NAMES, to_do=DELIMIT)
+
+    @pytest.mark.parametrize("beside", BESIDE)
+    def test_what_is_released_is_of_one_sink_of_one_pipeline(self, bench: Bench, beside: str) -> None:
+        pipeline, sink = bench.pipeline, bench.sink
+        if beside == "another sink":
+            sink = bench.other_sink("b")
+        elif beside == "another incarnation":
+            pipeline = PipelineId(pipeline.name, 11)
+        else:
+            pipeline = PipelineId(f"{pipeline.name}-2")
+        theirs = bench.committer_of(sink, pipeline)
+        kept = bench.committed(1, sink=sink, pipeline=pipeline)
+        prepared = bench.prepare(2, sink=sink, pipeline=pipeline)
+        ours = [bench.committed(epoch) for epoch in (5, 6, 7)]
+        for branch in ours:
+            epoch = branch.committable.handle.epoch
+            bench.committer.released([branch.committable], epoch)
+            bench.committer.completed(epoch)
+        ours.append(bench.committed(8))  # what is released may be removed with the next epoch only
+        shown = theirs.newest_marker()
+        require(
+            shown == Marker(1, kept.committable.handle),
+            f"Epochs 5 to 7 were released, and the newest marker of {beside}, which has committed epoch 1, is {shown}.",
+            Clause.REUSE,
+            OWN_MARKERS,
+        )
+        bench.commit(kept, committer=theirs)
+        bench.commit(prepared, committer=theirs)
+        bench.require_visible(
+            *(kept, *ours, prepared),
+            after=f"a release of epochs 5 to 7, and commits of {beside}",
+            clause=Clause.REUSE,
+            to_do=OWN_MARKERS,
+        )
 
     def test_a_handle_of_the_longest_names_and_largest_numbers_is_taken_whole(self, bench: Bench) -> None:
         pipeline = PipelineId(FULL.format(bench.pipeline.name) + "1")
@@ -162,6 +221,10 @@ class NamesTests(KitTests):
             bench.commit(branch, committer=committer)
             bench.sweep(committer)
         bench.require_visible(before, branch, after="a sweep beside such names", clause=Clause.NAMES, to_do=to_do)
+
+    def prepared_as(self, bench: Bench, handle: Handle, sink: Sink | None = None) -> Branch:
+        """A prepared branch of this handle: of two that look alike, nothing else tells them apart."""
+        return bench.prepared_by(bench.writer(handle, sink), bench.rows(3))
 
     def require_no_marker(self, committer: Committer, wrong: str) -> None:
         """The committer shows no epoch."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tpc.errors import TpcError
+import pyarrow
+import pytest
+
+from tpc.errors import ConfigurationError, TpcError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, Committable
 from tpc.testing.bench import PARTITIONS, Bench
@@ -23,6 +27,13 @@ COMMITTABLE_BYTES = 1_000
 
 AT_ONCE = 6
 """How many sinks of one kind a pipeline may have in this kit's eyes; their checks run side by side."""
+
+
+OTHER_COLUMNS = ("one more", "one less", "one more, and the target has it")
+KEEP = (
+    "leave what is staged where it is, whatever columns the rows have now: an epoch that is decided is committed after "
+    "the next start, and that begins with `check`."
+)
 
 
 class PortabilityTests(KitTests):
@@ -127,6 +138,29 @@ class PortabilityTests(KitTests):
             bench.fresh_committer().check(bench.context())
         bench.require_visible(branch, after="another `check`", clause=Clause.CHECK, to_do=to_do)
         require(later.resource in bench.listed(), "`check` removed a prepared branch.", Clause.CHECK, to_do)
+
+    @pytest.mark.parametrize("other_columns", OTHER_COLUMNS)
+    def test_a_check_of_other_columns_leaves_what_is_prepared(self, bench: Bench, other_columns: str) -> None:
+        before, branch = bench.committed(0), bench.prepare(1)
+        extra = pyarrow.field("added_later", pyarrow.string())
+        if other_columns == "one more, and the target has it":
+            bench.needs("add_column", "cannot_add_column")
+            with no_error("The hook `add_column`", Clause.HOOKS, "add a column that may be NULL to the target."):
+                self.add_column(bench.sink, extra)
+        fields = list(self.schema)[:-1] if other_columns == "one less" else [*self.schema, extra]
+        for fields_now in (fields, list(self.schema)):  # a start with a changed program, and one with it as it was
+            with suppress(ConfigurationError):  # a target without such a column
+                context = CheckContext(bench.pipeline, pyarrow.schema(fields_now), PARTITIONS)
+                with no_error("A `check` of other columns", Clause.CHECK, KEEP, ConfigurationError):
+                    bench.fresh_committer().check(context)
+            require(
+                branch.resource in bench.listed(),
+                f"A `check` of the columns {[field.name for field in fields_now]} removed a prepared branch.",
+                Clause.CHECK,
+                KEEP,
+            )
+        bench.commit(branch)
+        bench.require_visible(before, branch, after="checks of other columns", clause=Clause.CHECK, to_do=KEEP)
 
     def test_sinks_checked_at_one_moment_on_a_fresh_target_are_all_taken(self, tmp_path: Path) -> None:
         pipeline = PipelineId(self.pipeline_name)

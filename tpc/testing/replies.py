@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ from tpc.testing.proxy import Losing, Loss, LossyProxy, lossy_proxy
 from tpc.testing.readers import Rows, told
 from tpc.testing.requirements import Clause, no_error, require
 
-GRACE_S = 1.0
 HELD = 3
 """How many replies of a call are held, one at a time."""
 LOSSES = [Loss.CUT, Loss.HELD]
@@ -35,6 +35,7 @@ COUNT = (
     "not as many as there are."
 )
 THROUGH = "let `address` say where the server listens, and `sink_at` make a sink that connects elsewhere."
+WRITES = "`{}` of a writer that misses a reply"
 UNKNOWN = "answer UNKNOWN when the reply to a commit did not come: it may have been done, or not."
 
 
@@ -71,11 +72,11 @@ class ReplyTests(KitTests):
         writer = ExplainedWriter(sink.writer(bench.handle(epoch), bench.schema, bench.hint()), TransientError)
         try:
             for start in range(0, len(rows), third):
-                writer.write(bench.batch(rows[start : start + third]))
-            return writer.prepare()
+                self.in_time(partial(writer.write, bench.batch(rows[start : start + third])), WRITES.format("write"))
+            return self.in_time(writer.prepare, WRITES.format("prepare"))
         except TransientError:
             with suppress(TpcError):  # what it cannot end, the sweep does
-                writer.writer.abort()
+                self.in_time(writer.writer.abort, WRITES.format("abort"))
             return None
 
     @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.value)
@@ -85,9 +86,10 @@ class ReplyTests(KitTests):
         def commit(number: int, at: int) -> Losing:
             branches = [bench.prepare(number, partition) for partition in (0, 1)]
             with self.connected(bench, sink) as committer:
-                with proxy.losing(at, loss) as losing, no_error("`commit`", Clause.DEADLINE, UNKNOWN):
-                    deadline_s = self.deadline_s + GRACE_S
-                    outcomes = within(deadline_s, lambda: bench.outcomes(*branches, committer=committer))
+                with proxy.losing(at, loss) as losing:
+                    outcomes = self.in_time(
+                        lambda: bench.outcomes(*branches, committer=committer), "`commit` whose reply is lost"
+                    )
                 require(
                     all(outcome.settled or outcome.verdict is Verdict.UNKNOWN for outcome in outcomes),
                     f"A commit's {losing}, and the answers are {told(outcomes)}.",
@@ -163,7 +165,8 @@ class ReplyTests(KitTests):
                 committer.owner()
             yield committer
         finally:
-            committer.close()
+            with suppress(TimeoutError, TpcError):  # one that waits for ever may hold a lock that `close` waits for
+                within(self.deadline_s, committer.close)
 
     def at_replies(self, loss: Loss, step: Callable[[int, int], Losing]) -> None:
         """Call `step(number, at)` with no loss, and then with losses spread over the replies that it has had."""

@@ -98,12 +98,14 @@ def require(condition: bool, wrong: str, clause: AnyClause, to_do: str) -> None:
 
 
 @contextmanager
-def no_error(doing: str, clause: AnyClause, to_do: str) -> Iterator[None]:
-    """Fail the test with the contract's words if the block raises."""
+def no_error(doing: str, clause: AnyClause, to_do: str, *expected: type[Exception]) -> Iterator[None]:
+    """Fail the test with the contract's words if the block raises, unless it is one of the `expected` kinds."""
     __tracebackhide__ = True
     doing = doing[0].upper() + doing[1:]
     try:
         yield
+    except expected:
+        raise
     except TimeoutError as error:
         refuse(f"{doing} did not end: {error}.", clause, to_do)
     except Exception as error:  # noqa: BLE001  whatever it is, a driver's own error too, it is not the contract's

@@ -39,6 +39,8 @@ class TestEffectSink(SinkConformance):
     cannot_cut_power = "the tests cannot take the power from a local disk"
     fixed_columns = "an effect's row is text, whatever its columns are: the types of it are those of `arrow_json`"
     has_no_types = "an effect's row is JSON, whatever its columns are"
+    has_no_unique_keys = "effects with equal keys are two effects"
+    cannot_add_column = "an outbox has no columns of its own"
     is_alone = "nobody else writes to an outbox"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> EffectSink:

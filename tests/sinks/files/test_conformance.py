@@ -32,6 +32,8 @@ class FilesKit(SinkConformance):
     has_no_secrets = "a directory has none"
     takes_every_row = "a file takes every row whose types `check` let pass"
     is_alone = "its readers read what its manifests name, so that nobody else writes to it"
+    has_no_unique_keys = "a file takes equal rows"
+    cannot_add_column = "each file has its own columns"
     one_act = "the manifest of an epoch publishes all its files"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> FileSink:

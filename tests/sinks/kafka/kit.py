@@ -43,6 +43,8 @@ class KafkaKit(SinkConformance):
     fixed_columns = "a message has a key and a value, an offset a topic and a partition"
     cannot_restore = "a broker's log is not put back from a backup while the broker runs"
     cannot_cut_power = "the broker is shared by the class; `make chaos` kills one of its own"
+    has_no_unique_keys = "a log takes messages of one key"
+    cannot_add_column = "a message has no columns"
     cannot_plant = "a transactional id of strange form is tried in tests/sinks/kafka/test_ids.py"
     loaded: ClassVar[list[KafkaServer]] = []
     """Brokers that have loaded their coordinators, since their start and since they last stood still."""

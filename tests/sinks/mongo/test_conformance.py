@@ -43,6 +43,8 @@ class MongoKit(SinkConformance):
     race_rounds = 20
     fixed_columns = "tests/sinks/mongo/test_refusals.py tries the types that documents take"
     cannot_cut_power = "the server is shared by all tests; `make chaos` kills one of its own"
+    cannot_add_column = "a collection has no columns"
+    may_park = "MongoDB meets a unique index when documents are applied; docs/how-to/resolve-a-parked-epoch.md says so"
     numbers = itertools.count(1)
     settings: ClassVar[Mapping[str, Any]] = {}
 
@@ -71,6 +73,10 @@ class MongoKit(SinkConformance):
         return MongoSink(
             target, uri=self.uri, database=self.mongo.name, name=name, timeout_s=self.timeout_s, **self.settings
         )
+
+    def make_sink_with_unique_key(self, tmp_path: Path, name: str = "a") -> MongoSink:
+        self.mongo.db.t.create_index("id", unique=True)
+        return self.make_sink(tmp_path, name)
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, MongoSink)

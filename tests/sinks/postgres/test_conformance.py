@@ -35,6 +35,7 @@ class PostgresKit(SinkConformance):
     many_branches = 40  # the server holds 64 prepared transactions, others' too
     large_branch_rows = 50_000
     cannot_cut_power = "the server is shared by all tests; `make chaos` kills one of its own"
+    cannot_add_column = "ALTER TABLE waits for the transactions that are prepared on a table"
     key: ClassVar[str] = "NOT NULL"
     fixed_columns = "tests/sinks/postgres/test_values.py tries every type on tables of its own"
     numbers = itertools.count(1)
@@ -59,6 +60,10 @@ class PostgresKit(SinkConformance):
     def make_sink_on(self, tmp_path: Path, target: str, name: str = "a") -> PostgresSink:
         self.postgres.execute(f"CREATE TABLE IF NOT EXISTS {quoted(target)} ({self.columns})")
         return PostgresSink(target, dsn=self.dsn, name=name, timeout_s=5.0, lock_timeout_s=2.0, **self.settings)
+
+    def make_sink_with_unique_key(self, tmp_path: Path, name: str = "a") -> PostgresSink:
+        self.postgres.execute("ALTER TABLE t ADD UNIQUE (id)")
+        return self.make_sink(tmp_path, name)
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, PostgresSink)

@@ -203,3 +203,21 @@ class LowersNames(DirectorySink):
 
 def _lowered(schema: pyarrow.Schema) -> pyarrow.Schema:
     return pyarrow.schema([field.with_name(field.name.lower()) for field in schema])
+
+
+class NumbersAsTexts(DirectorySink):
+    """Stages numbers as texts of 15 digits, which a column without a type does."""
+
+    class Writer(DirectoryWriter):
+        """0.1 + 0.2 is 0.3."""
+
+        def _write(self, batch: pyarrow.RecordBatch) -> None:
+            columns = [
+                pyarrow.array([each and float(f"{each:.15g}") for each in column.to_pylist()], column.type)
+                if pyarrow.types.is_float64(column.type)
+                else column
+                for column in batch.columns
+            ]
+            super()._write(pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema))
+
+    writer_class = Writer

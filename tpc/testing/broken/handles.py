@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tpc.handles import Handle, PipelineId
-from tpc.sink import Committable, InDoubt, Marker
+from tpc.sink import Committable, InDoubt, Marker, Outcome, Verdict
 from tpc.testing.directory_disk import OwnerEntries, handles_of
 from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
 
@@ -121,5 +121,21 @@ class MarkerSinceLater(DirectorySink):
             newest = super().newest_marker(since_generation)
             is_later = newest and newest.handle and newest.handle.generation > since_generation
             return newest if is_later else None
+
+    committer_class = Committer
+
+
+class FoldsHandles(DirectorySink):
+    """Compares whole handles without regard to capitals: the branch of `sink` is there once that of `Sink` is."""
+
+    class Committer(DirectoryCommitter):
+        """`COLLATE NOCASE` on the column of the handles."""
+
+        def _commit(self, committable: Committable) -> Outcome:
+            name = committable.resource
+            visible = (path.name for path in (self.sink.root / "visible").glob("*"))
+            if any(other != name and other.casefold() == name.casefold() for other in visible):
+                return Outcome(Verdict.ALREADY, "its marker is there")
+            return super()._commit(committable)
 
     committer_class = Committer

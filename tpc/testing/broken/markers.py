@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tpc.handles import Handle
 from tpc.sink import Committable, Marker, Outcome, Verdict
+from tpc.testing.directory_disk import handles_of
 from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
 
 LAST_FEW = 10
@@ -102,5 +103,20 @@ class RemembersWhatItSaw(DirectorySink):
             if not self.looked:
                 self.seen, self.looked = super()._newest(), True
             return self.seen
+
+    committer_class = Committer
+
+
+class ReleasesForEverybody(DirectorySink):
+    """Removes the older markers of every pipeline when an epoch of its own is released."""
+
+    class Committer(DirectoryCommitter):
+        """`DELETE FROM markers WHERE epoch < ...`."""
+
+        def released(self, committables: Sequence[Committable], epoch: int) -> None:
+            """The rows stay."""
+            for path in (self.sink.root / "visible").glob("*"):
+                if any(handle.epoch < epoch - 1 for handle in handles_of(path.name)):
+                    path.rename(path.with_name(f"released-{path.name}"))
 
     committer_class = Committer

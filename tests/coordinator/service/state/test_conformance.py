@@ -34,6 +34,8 @@ class TestStateSink(SinkConformance):
     has_no_secrets = "a file asks for no password"
     is_alone = "only this sink writes to its store"
     fixed_columns = "a state has three columns"
+    has_no_unique_keys = "a state is written by its key"
+    cannot_add_column = "a state has three columns"
     cannot_plant = "only this sink writes to its store"
     cannot_cut_power = "test_kills.py cuts the power of a file system under a store that is being written to"
     one_act = "an epoch is applied by one transaction"
