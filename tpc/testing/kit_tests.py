@@ -62,7 +62,7 @@ class KitTests(SinkHooks):
         """What a call returns; it must end within `deadline_s`."""
         started = time.monotonic()
         try:
-            # Beyond the deadline plus the kit's own grace nobody waits for it.
+            # The kit's own work around the call takes time too: the grace.
             return within(self.deadline_s + GRACE_S, call)
         except TimeoutError:
             refuse(

@@ -33,7 +33,7 @@ class RenewsWhatIsStaged(DirectorySink):
         """`CREATE OR REPLACE TABLE staging`."""
 
         def check(self, context: CheckContext) -> None:
-            """What is prepared has columns that nobody asks for any more, it thinks."""
+            """It drops the prepared rows as if they belonged to an older version of the program."""
             super().check(context)
             columns, names = self.sink.root / "columns", " ".join(sorted(context.schema.names))
             if columns.exists() and columns.read_text() != names:
