@@ -23,9 +23,10 @@ programs: $(VENV)/.demo
 	$(BIN)/tpc example $(ARGS)
 
 # Whole files, the longest first (`tests/support/longest_files.py`), with the longest told at the end. What has a command of
-# its own is here in part: a program of Spark and a quarter of the core of the matrix a day, the core of the clusters.
+# its own is here in part: a program of Spark and a quarter of the core of the matrix a day, the core of the clusters. A process that has crashed in a test is replaced, and begins with the same
+# test: two may be.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 2 --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
 
 # What needs no server, no Spark and little computing, and starts few processes; the tests are dealt out one by one, since
 # they share nothing. Of the conformance kits one of each kind, with the deaths at every act of the file sink's alone.
