@@ -45,6 +45,7 @@ class Handover:
             deque(map(produce, *arguments), maxlen=0)
         except BaseException:
             self.refused = end - length_hint(values) - 1
+            del produce  # the error's traceback would keep the client, whose end then waits for the error's
             raise
 
 

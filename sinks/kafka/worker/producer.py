@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _INITIALISE_AGAIN_S = 0.1
 _PAUSE_S = 0.01
+_END_S = 5.0
+"""How long the end of a client is waited for: it takes some milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class InitialisedProducer:
         self._reporting = threading.Lock()
         self._unraised: Exception | None = None
         """What a poll in the background raised; the next call of the producer's user raises it."""
-        self._producer: Producer | None = _make(settings, name, self)
+        self._producer: Producer | None = None
+        self._producer = _make(settings, name, self)
         keep_polled(self)
 
     @property
@@ -157,9 +160,35 @@ class InitialisedProducer:
         return self._producer is None
 
     def close(self) -> None:
-        """Let the client go. An open transaction stays open (measured); the coordinator of the pipeline ends it."""
+        """Let the client go. An open transaction stays open (measured); the coordinator of the pipeline ends it.
+
+        librdkafka 2.16 may wait for ever while it ends a client that was fenced (measured on a busy machine: 3 in 97),
+        so that the task would. Another thread ends the client, and this one waits for that at most `_END_S`.
+        """
         with self._reporting:
-            self._producer = None
+            self._let_go()
+
+    def __del__(self) -> None:
+        """A producer that was never closed is not ended by the thread that drops it either."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        clients, self._producer = [self._producer], None
+        if clients == [None]:
+            return
+        ending = threading.Thread(target=clients.clear, name="kafka-producer-ends", daemon=True)
+        try:
+            ending.start()
+        except RuntimeError:  # a container's limit of threads, or Python ends
+            clients.clear()
+            return
+        ending.join(_END_S)
+        if ending.is_alive():
+            logger.warning(
+                "librdkafka does not end the producer %s: its threads and its memory stay until this process ends. No"
+                " row is concerned: the pipeline's coordinator ends what is open.",
+                self.name,
+            )
 
     def poll(self, wait_s: float) -> None:
         """Deliver librdkafka's reports, waiting for them at most `wait_s`. Raises what the client raises."""
