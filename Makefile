@@ -23,8 +23,8 @@ programs: $(VENV)/.demo
 	$(BIN)/tpc example $(ARGS)
 
 # Whole files, the longest first (`tests/support/longest_files.py`), with the longest told at the end. What has a command of
-# its own is here in part: a program of Spark and a quarter of the core of the matrix a day, the core of the clusters. A process that has crashed in a test is replaced, and begins with the same
-# test: two may be.
+# its own is here in part: a program of Spark and a quarter of the core of the matrix a day, the core of the clusters.
+# A process that has crashed in a test is replaced, at most twice: the new one begins with the same test.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 2 --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.sinks.kafka.token_function import ask_first
 from tpc.sinks.kafka.worker.idle_polling import keep_polled
-from tpc.support.deadlines import Deadline
+from tpc.support.deadlines import Deadline, within
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -166,29 +167,29 @@ class InitialisedProducer:
         so that the task would. Another thread ends the client, and this one waits for that at most `_END_S`.
         """
         with self._reporting:
-            self._let_go()
-
-    def __del__(self) -> None:
-        """A producer that was never closed is not ended by the thread that drops it either."""
-        self._let_go()
-
-    def _let_go(self) -> None:
-        clients, self._producer = [self._producer], None
+            clients, self._producer = [self._producer], None
         if clients == [None]:
             return
-        ending = threading.Thread(target=clients.clear, name="kafka-producer-ends", daemon=True)
         try:
-            ending.start()
+            within(_END_S, clients.clear, waiting_for=f"the end of the client {self.name}")
+        except TimeoutError as error:
+            logger.warning(
+                "librdkafka: %s. Its threads and its memory stay until this process ends. No row is concerned: the"
+                " pipeline's coordinator ends what is open.",
+                error,
+            )
         except RuntimeError:  # a container's limit of threads, or Python ends
             clients.clear()
-            return
-        ending.join(_END_S)
-        if ending.is_alive():
-            logger.warning(
-                "librdkafka does not end the producer %s: its threads and its memory stay until this process ends. No"
-                " row is concerned: the pipeline's coordinator ends what is open.",
-                self.name,
-            )
+
+    def __del__(self) -> None:
+        """A producer that was never closed is not ended by the thread that drops it either.
+
+        The garbage collector may call this while its thread holds the lock of `threading`: so a bare thread.
+        """
+        clients, self._producer = [self._producer], None
+        if clients != [None]:
+            with suppress(RuntimeError):  # no thread: the client ends here, with `clients`
+                _thread.start_new_thread(clients.clear, ())
 
     def poll(self, wait_s: float) -> None:
         """Deliver librdkafka's reports, waiting for them at most `wait_s`. Raises what the client raises."""
